@@ -1,0 +1,67 @@
+"""Who writes completions: the protocol that every engine keeps, and what it hands back."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from minigrpo.types import Example
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One completion as tokens: `ids` with the stop token, and the log-prob of each at sampling time."""
+
+    ids: list[int]
+    logprobs: list[float]
+    finish: Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """What was generated, so that a plan can go on from it: prompt and completion of every row, flat."""
+
+    ids: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a plan samples: what it takes from the config, and the step that its seeds come from."""
+
+    group_size: int
+    max_tokens: int
+    temperature: float
+    seed: int
+    step: int
+
+
+class Engine(Protocol):
+    """Generates with the policy's current weights."""
+
+    def encode(self, example: Example) -> list[int]:
+        """The prompt as token ids, rendered once by the chat template."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Token ids as text, special tokens left out."""
+        ...
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int,
+        *,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int],
+        stop: frozenset[int] | None = None,
+        forced: Sequence[Sequence[int]] | None = None,
+        start: Handle | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[list[Row], Handle]:
+        """`n` completions of each prompt, row after row: len(prompts) * n rows and as many `seeds`.
+
+        temperature 0 is greedy. `stop` defaults to the policy's stop ids. `forced` gives the tokens of each row, whose
+        log-probs are then recorded. With `start`, `prompts` has one cue per row of the handle, put after it.
+        A row's tokens depend on its seed alone, whatever rows are beside it (exactly so in fp32).
+        """
+        ...

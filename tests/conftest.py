@@ -1,0 +1,55 @@
+"""A tiny model and tokenizer built from a config: no download, milliseconds to make."""
+
+import os
+
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch: two busy processes must not slow each other 70-fold
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches a hub
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TEMPLATE = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+def tiny_tokenizer(template: str | None = TEMPLATE) -> Any:
+    """One token a byte, and two special tokens; the stop token is <|im_end|>."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    raw = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=raw, bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|im_end|>"
+    )
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def tiny_model(seed: int = 0, **overrides: Any) -> Any:
+    """A two-layer Llama of width 32 over the tiny tokenizer's 258 tokens."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    sizes: dict[str, Any] = dict(
+        vocab_size=258, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, bos_token_id=256, eos_token_id=257, pad_token_id=257,
+        initializer_range=0.2, tie_word_embeddings=True,
+    )  # fmt: skip
+    return LlamaForCausalLM(LlamaConfig(**(sizes | overrides)))
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model and tokenizer as a local model folder."""
+    folder = tmp_path_factory.mktemp("tiny-llama")
+    tiny_model().save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
