@@ -68,11 +68,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What a keep rule says of a group: the members that learn, a baseline of its own, or ask for more."""
+    """What a keep rule says of a group: the members that learn; none drops the group."""
 
     members: Sequence[int]
-    baseline: float | None = None
-    refill: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,3 +53,24 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_model().save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder
+
+
+def tiny_policy(folder: Path, dtype: str = "fp32", seed: int = 0, stir: float = 0.0, **options: Any) -> Any:
+    """The tiny model as a policy; `stir` > 0 gives its adapter random weights, as if it had learnt."""
+    import torch
+
+    from minigrpo import config
+    from minigrpo.policy import hf
+
+    policy = hf.load(config.build({"model": str(folder), "dtype": dtype, "seed": seed, **options}))
+    if stir:
+        torch.manual_seed(seed)
+        for p in policy.trainable():
+            p.data = torch.randn_like(p) * stir
+    return policy
+
+
+def renderer(policy: Any, **options: Any) -> Any:
+    from minigrpo.policy.prompt import Renderer
+
+    return Renderer(policy.tokenizer, **options)

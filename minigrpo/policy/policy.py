@@ -1,9 +1,8 @@
 """The weights that learn, and what belongs to them."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ class Base:
     name: str  # as the user wrote it
     source: str  # "wheel", "hub" or "folder"
     revision: str  # the hub's commit, or the wheel's version; "" for a folder
-    hash: str  # SHA-256 over the weight files (their hub blob names where these are hashes)
+    hash: str  # SHA-256 over the weight files (for the hub: over its commit and their etags)
     path: str  # the local folder
 
 
@@ -24,11 +23,46 @@ class Base:
 class Policy:
     """A model with a LoRA adapter, its tokenizer, and its frozen reference."""
 
-    model: Any  # peft.PeftModel
+    model: Any  # peft.PeftModel; the adapter that learns is called "default" and is fp32
     tokenizer: Any
     base: Base
     device: torch.device
-    dtype: torch.dtype  # of the computation; the adapter itself is fp32
+    dtype: torch.dtype  # of the computation
     quant: str  # "nf4" or "none"
     stop_ids: frozenset[int]
     context: int  # longest sequence the model takes
+    frozen_copy: bool = False  # the reference is an adapter called "reference", not the bare base
+
+    @property
+    def causal_lm(self) -> Any:
+        """The transformers model, LoRA layers in place."""
+        return self.model.get_base_model()
+
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The adapter's parameters, in a fixed order."""
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """Within it the model is the reference: its adapter off, or the frozen copy of a non-zero start."""
+        if not self.frozen_copy:
+            with self.model.disable_adapter():
+                yield
+            return
+        self.model.set_adapter("reference", inference_mode=True)
+        try:
+            yield
+        finally:
+            self.model.set_adapter("default")
+
+    @contextmanager
+    def bare(self) -> Iterator[None]:
+        """Within it the model is the base without any adapter."""
+        with self.model.disable_adapter():
+            yield
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Casts the fp32 adapter down for each product; without it peft casts the activations up."""
+        if self.dtype == torch.float32 or self.dtype == torch.float64:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.dtype)

@@ -32,6 +32,7 @@ class Sampling:
     temperature: float
     seed: int
     step: int
+    progress: Callable[[int], None] | None = None  # hears how many rows are finished; may raise to abandon the rollout
 
 
 class Engine(Protocol):
@@ -65,3 +66,28 @@ class Engine(Protocol):
         A row's tokens depend on its seed alone, whatever rows are beside it (exactly so in fp32).
         """
         ...
+
+
+def after(prompts: Sequence[Sequence[int]], start: Handle | None) -> list[list[int]]:
+    """The tokens to go on from: the prompts, or with `start` every row of it followed by its cue."""
+    if start is None:
+        return [list(p) for p in prompts]
+    return [[*row, *cue] for row, cue in zip(start.ids, prompts, strict=True)]
+
+
+def rows_of(
+    tokens: Sequence[Sequence[int]],
+    logprobs: Sequence[Sequence[float]],
+    stop: frozenset[int],
+    forced: Sequence[Sequence[int]] | None,
+) -> list[Row]:
+    """Rows cut at their stop token, which they keep; forced ones at the length they were given."""
+    rows = []
+    for i, ids in enumerate(tokens):
+        if forced is None:
+            length = next((t + 1 for t, token in enumerate(ids) if token in stop), len(ids))
+        else:
+            length = len(forced[i])
+        ended = length > 0 and ids[length - 1] in stop
+        rows.append(Row(list(ids[:length]), list(logprobs[i][:length]), "stop" if ended else "length"))
+    return rows

@@ -1,0 +1,42 @@
+# Everything here runs without root, in .venv, from the tested set in constraints.txt.
+# The tested Python first; every other one from 3.11 on will do.
+PYTHON ?= $(or $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done),python3)
+BIN := .venv/bin
+FAST := not slow and not browser and not crash and not gpu
+
+# PyPI's torch for Linux brings gigabytes of CUDA. Without an NVIDIA GPU take the CPU build from torch's index, but
+# only if it answers in 5 s: pip retries a dead one 8 s a package. TORCH_INDEX= (empty) or another address decides.
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+ASK := import urllib.request as u; u.urlopen("$(CPU_INDEX)/torch/", timeout=4)
+TORCH_INDEX ?= $(shell [ `uname -s` = Linux ] && ! command -v nvidia-smi >/dev/null && \
+	timeout 5 $(PYTHON) -c '$(ASK)' 2>/dev/null && echo $(CPU_INDEX))
+
+.PHONY: demo test check lint clean
+
+demo: .venv/.core  ## a real 135M model learns in a few minutes: make demo ARGS="--steps 8"
+	$(BIN)/minigrpo demo $(ARGS)
+
+test: lint  ## all that CI runs
+	$(BIN)/pytest
+
+check: lint  ## the same without the slow tests
+	$(BIN)/pytest -x -m "$(FAST)"
+
+lint: .venv/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+.venv/.core: EXTRAS :=
+.venv/.dev: EXTRAS := [dev,data]
+.venv/.core .venv/.dev: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	index='$(TORCH_INDEX)'; $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt \
+		$${index:+--extra-index-url $$index} -e '.$(EXTRAS)'
+	touch .venv/.core $@
+
+clean:  ## runs/ stays
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find minigrpo tests -name __pycache__ -prune -exec rm -rf {} +

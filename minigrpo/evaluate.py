@@ -1,0 +1,123 @@
+"""Base and adapter on the same held-out examples, greedily, under the same prompt: what was really learnt."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from minigrpo.metrics import mean
+from minigrpo.policy.policy import Policy
+from minigrpo.rewards.scoring import score
+from minigrpo.rollout.engine import Engine
+from minigrpo.types import Completion, Example, Group, Part, Score, Span
+
+LOT = 64  # prompts answered at once
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """One greedy completion per example, scored by the run's first reward, which is its main one."""
+
+    completions: Sequence[Completion]
+    scores: Sequence[Score]
+
+    @property
+    def strict(self) -> float:
+        return mean(s.value for s in self.scores)
+
+    @property
+    def lenient(self) -> float | None:
+        given = [s.lenient for s in self.scores]
+        return None if None in given else mean(v for v in given if v is not None)
+
+    @property
+    def cut(self) -> float:
+        return mean(float(c.finish == "length") for c in self.completions)
+
+    @property
+    def mean_tokens(self) -> float:
+        return mean(len(c.ids) for c in self.completions)
+
+    def main(self, lenient: bool) -> list[float]:
+        """Score per example: the lenient one where asked for and defined."""
+        return [s.lenient if lenient and s.lenient is not None else s.value for s in self.scores]
+
+
+def answer(
+    engine: Engine,
+    examples: Sequence[Example],
+    part: Part,
+    max_tokens: int,
+    report: Callable[[int, int], None] = lambda done, of: None,
+) -> Answers:
+    """Greedy completions of the examples by the policy as it stands."""
+    completions: list[Completion] = []
+    scores: list[Score] = []
+    for i in range(0, len(examples), LOT):
+        report(i, len(examples))
+        some = examples[i : i + LOT]
+        prompts = [engine.encode(e) for e in some]
+        rows, _ = engine.generate(prompts, 1, max_tokens=max_tokens, temperature=0.0, seeds=[0] * len(some))
+        groups = [
+            Group(e.id, e, p, [Completion(r.ids, engine.decode(r.ids), [Span("answer", 0, len(r.ids))], r.finish, r.logprobs)], max_tokens)
+            for e, p, r in zip(some, prompts, rows, strict=True)
+        ]
+        scored, _ = score(groups, [part])
+        completions += [g.completions[0] for g in scored]
+        scores += [g.completions[0].parts[part.name] for g in scored]
+    return Answers(completions, scores)
+
+
+def compare(
+    policy: Policy,
+    engine: Engine,
+    examples: Sequence[Example],
+    part: Part,
+    max_tokens: int,
+    report: Callable[[int, int], None] = lambda done, of: None,
+) -> tuple[Answers, Answers]:
+    """The base's answers and the adapter's, in one process and in lots of the same shape."""
+    both = []
+    for i, weights in enumerate((policy.bare(), nullcontext())):
+        with weights:
+            both.append(
+                answer(engine, examples, part, max_tokens, lambda done, of, i=i: report(done + i * of, 2 * of))  # type: ignore[misc]
+            )
+    return both[0], both[1]
+
+
+def document(run: str, task: str, asked: int, part: Part, base: Answers, adapter: Answers) -> dict[str, Any]:
+    """The result of an evaluation as `eval --json` prints it."""
+    lenient = part.lenient and base.lenient is not None
+    pair = base.main(lenient), adapter.main(lenient)
+
+    def side(answers: Answers) -> Mapping[str, Any]:
+        return {
+            "strict": answers.strict, "lenient": answers.lenient, "cut": answers.cut,
+            "mean_tokens": answers.mean_tokens, "interval": wilson(sum(answers.main(lenient)), len(answers.scores)),
+        }  # fmt: skip
+
+    return {
+        "run": run, "task": task, "n": len(base.scores), "n_asked": asked, "main": "lenient" if lenient else "strict",
+        "base": side(base), "adapter": side(adapter), "paired_p": mcnemar(*pair),
+    }  # fmt: skip
+
+
+def wilson(right: float, n: int, z: float = 1.959964) -> list[float]:
+    """Wilson's 95 % interval of a share, [low, high]."""
+    if n == 0:
+        return [0.0, 1.0]
+    p = right / n
+    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return [max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)]
+
+
+def mcnemar(base: Sequence[float], adapter: Sequence[float]) -> float:
+    """Exact two-sided McNemar test on the examples that only one of both answered better."""
+    better = sum(a > b for a, b in zip(adapter, base, strict=True))
+    worse = sum(a < b for a, b in zip(adapter, base, strict=True))
+    n = better + worse
+    tail = sum(math.comb(n, k) for k in range(min(better, worse) + 1)) / 2**n
+    return min(1.0, 2.0 * tail)

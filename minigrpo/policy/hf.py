@@ -1,0 +1,97 @@
+"""Loads a policy with transformers, peft and bitsandbytes: device, compute type, 4-bit base, adapter."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, GenerationConfig
+
+from minigrpo.config import Config
+from minigrpo.errors import UserError
+from minigrpo.policy import lora, prompt
+from minigrpo.policy.logprobs import head
+from minigrpo.policy.policy import Base, Policy
+from minigrpo.policy.resolve import resolve
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def load(config: Config, offline: bool = False) -> Policy:
+    """The policy that a config describes: its base, quantised or not, under a fresh or given adapter."""
+    base = resolve(config.model, offline)
+    device = pick_device()
+    dtype = pick_dtype(device) if config.dtype == "auto" else DTYPES[config.dtype]
+    tokenizer = AutoTokenizer.from_pretrained(base.path, local_files_only=True)
+    prompt.prepare(tokenizer)
+    model, quant = _model(base, device, dtype, config.quant)
+    prompt.check_vocabulary(tokenizer, model)
+    stop_ids = prompt.stop_ids(tokenizer, model.generation_config, config.template_kwargs)
+    model.generation_config = GenerationConfig()  # what it says of sampling or stopping would fill in where ours is silent
+    _check_head(model, device)
+    if config.adapter:
+        peft_model, frozen_copy = lora.start_from(model, Path(config.adapter))
+    else:
+        peft_model, frozen_copy = lora.fresh(
+            model, config.lora_r, config.lora_alpha, config.lora_dropout, config.lora_targets, config.seed
+        ), False
+    peft_model.eval()
+    context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 1 << 30)
+    return Policy(peft_model, tokenizer, base, device, dtype, quant, frozenset(stop_ids), context, frozen_copy)
+
+
+def pick_device() -> torch.device:
+    """cuda before mps before cpu."""
+    if torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def pick_dtype(device: torch.device) -> torch.dtype:
+    """bf16 where the hardware multiplies it, else fp16 on a GPU, else fp32."""
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    if device.type == "mps":
+        return torch.bfloat16 if torch.backends.mps.is_macos_or_newer(14, 0) else torch.float32
+    return torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
+
+
+def _model(base: Base, device: torch.device, dtype: torch.dtype, quant: str) -> tuple[Any, str]:
+    config = AutoConfig.from_pretrained(base.path, local_files_only=True)
+    already = getattr(config, "quantization_config", None)
+    if already and quant == "none":
+        raise UserError(f"{base.name} is stored in 4 bits, so quant=none cannot be had", "use quant=auto, or its 16-bit original")
+    if quant == "auto":
+        quant = "nf4" if device.type == "cuda" else "none"
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", "local_files_only": True}
+    if not already and quant == "nf4":
+        options["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+        )
+    if already or quant == "nf4":
+        options["device_map"] = {"": str(device)}
+        model = AutoModelForCausalLM.from_pretrained(base.path, **options)
+        _guard_4bit(model)
+        return model, "nf4"
+    return AutoModelForCausalLM.from_pretrained(base.path, **options).to(device), "none"
+
+
+def _guard_4bit(model: Any) -> None:
+    """On AVX512-BF16 CPUs bitsandbytes repacks a layer at its first pass without gradients, and later gradients
+    through it are lost without a word (0.50.2): tell each layer that the CPU cannot."""
+    import bitsandbytes
+
+    for module in model.modules():
+        if isinstance(module, bitsandbytes.nn.Linear4bit):
+            module.support_avx512bf16_for_cpu = False
+
+
+@torch.no_grad()
+def _check_head(model: Any, device: torch.device) -> None:
+    """Our log-probs go round the model's own head; a model that does more there than we know is refused."""
+    ids = torch.arange(2, 10, device=device)[None] % model.config.get_text_config().vocab_size
+    theirs = model(input_ids=ids, use_cache=False).logits[0].float()
+    ours = head(model)(model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state[0])
+    if not torch.allclose(ours, theirs, rtol=1e-2, atol=1e-2):
+        raise UserError(
+            f"{type(model).__name__} turns hidden states into logits in a way minigrpo does not know", "choose another model"
+        )

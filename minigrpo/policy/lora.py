@@ -1,0 +1,80 @@
+"""The adapter: made, loaded, checked, saved; and the frozen copy that a non-zero start needs as its reference."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.utils import set_peft_model_state_dict
+from safetensors.torch import load_file
+
+from minigrpo.errors import UserError
+
+
+def fresh(model: Any, r: int, alpha: int, dropout: float, targets: str | Sequence[str], seed: int) -> PeftModel:
+    """The model with a new adapter, which changes nothing yet: B is zero. A is drawn from `seed`."""
+    torch.manual_seed(seed)
+    wanted = targets if isinstance(targets, str) else list(targets)
+    config = LoraConfig(
+        r=r, lora_alpha=alpha, lora_dropout=dropout, target_modules=wanted, bias="none", task_type="CAUSAL_LM"
+    )
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        raise UserError(f"lora_targets={targets!r}: {_first_line(error)}", "name modules of the model, or all-linear") from None
+
+
+def start_from(model: Any, folder: Path) -> tuple[PeftModel, bool]:
+    """The model with a trained adapter that goes on learning, and whether a frozen copy of it is the reference."""
+    weights = check(folder)
+    peft_model = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+    zero = all(not torch.any(w) for k, w in weights.items() if "lora_B" in k)
+    if not zero:
+        peft_model.load_adapter(str(folder), adapter_name="reference", is_trainable=False)
+        peft_model.set_adapter("default")
+    return peft_model, not zero
+
+
+def check(folder: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a plain LoRA adapter folder. Raises UserError where it is broken, foreign or not finite."""
+    config, weights = folder / "adapter_config.json", folder / "adapter_model.safetensors"
+    if not (config.is_file() and weights.is_file()):
+        missing = weights.name if config.is_file() else config.name
+        raise UserError(f"{folder} is not an adapter: no {missing}", "give a PEFT folder in safetensors format")
+    try:
+        kind = json.loads(config.read_text("utf-8"))
+        tensors = load_file(weights)
+    except Exception as error:  # safetensors raises its own kinds for each way to be broken
+        raise UserError(f"cannot read the adapter in {folder}: {_first_line(error)}", "is the copy complete?") from None
+    if not isinstance(kind, dict) or kind.get("peft_type") != "LORA" or kind.get("use_dora"):
+        raise UserError(f"{folder} is not a plain LoRA adapter", "adapters of other kinds are not supported")
+    if not tensors:
+        raise UserError(f"the adapter in {folder} is empty", "is the copy complete?")
+    if not all(bool(torch.isfinite(t).all()) for t in tensors.values()):
+        raise UserError(f"the adapter in {folder} holds numbers that are not finite", "take an earlier checkpoint")
+    return tensors
+
+
+def load_into(model: PeftModel, folder: Path) -> None:
+    """Put a checkpoint's weights into the adapter that learns, bit for bit. Raises UserError where shapes differ."""
+    tensors = check(folder)
+    own = {k: p for k, p in model.named_parameters() if p.requires_grad}
+    if len(own) != len(tensors):
+        raise UserError(f"{folder} has {len(tensors)} adapter tensors, the model {len(own)}", "another base or lora_r?")
+    try:
+        result = set_peft_model_state_dict(model, tensors, adapter_name="default")
+    except RuntimeError as error:
+        raise UserError(f"the adapter in {folder} does not fit: {_first_line(error)}", "another base or lora_r?") from None
+    if result.unexpected_keys:
+        raise UserError(f"{folder} holds tensors the model has no place for", "another base or lora_targets?")
+
+
+def save(model: PeftModel, folder: Path) -> None:
+    """Write the adapter that learns as a flat PEFT folder (safetensors)."""
+    model.save_pretrained(str(folder), selected_adapters=["default"], save_embedding_layers=False)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

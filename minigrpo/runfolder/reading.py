@@ -1,0 +1,100 @@
+"""What `runs` and `show` say of run folders: read from heads and tails, whatever the length or health of a run."""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from minigrpo.runfolder import durable, logs
+from minigrpo.runfolder.folder import read_run
+from minigrpo.runfolder.status import read_status
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STATUS = ("state", "reason", "phase", "step", "max_steps", "eta_s", "memory", "last_error")
+_EVALUATION = ("step", "n", "strict", "lenient", "cut", "mean_tokens")
+
+
+def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
+    """One line per run in `folder`, by name: name, state, step, max_steps, reward, signal, model, recipe, path."""
+    root = Path(folder)
+    if not root.is_dir():
+        return []
+    with os.scandir(root) as entries:
+        names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+    paths = [root / name for name in names]
+    return [_line(p) for p in paths if (p / "run.json").is_file() or (p / "status.json").is_file()]
+
+
+def summary(run: str | Path) -> dict[str, Any]:
+    """A run at a glance. `start` and `end` are its first and last evaluation. Raises UserError where it is no run."""
+    path = Path(run)
+    facts, status = read_run(path), read_status(path)
+    events = logs.tail(path / "events.jsonl", 1 << 20)
+    step = _last(events, "Step")
+    start = next((e for e in islice(logs.lines(path / "events.jsonl"), 100) if e.get("event") == "Evaluated"), None)
+    end = _last(events, "Evaluated")
+    return {
+        "run": str(path),
+        **{k: status.get(k) for k in _STATUS},
+        "base": facts.get("base"),
+        "created": facts.get("created"),
+        "metrics": _mapping(step, "metrics"),
+        "seconds": _mapping(step, "seconds"),
+        "start": start and {k: start.get(k) for k in _EVALUATION},
+        "end": {k: end.get(k) for k in _EVALUATION} if end and end != start else None,
+        "warnings": [{k: e.get(k) for k in ("step", "name", "message", "fix")} for e in events if _is(e, "Warned")],
+        "best": durable.read_json(path / "best.json"),
+        "adapter": str(path / "adapter") if (path / "adapter" / "adapter_config.json").is_file() else None,
+    }
+
+
+def _line(run: Path) -> dict[str, Any]:
+    facts = durable.read_json(run / "run.json")
+    status = read_status(run)
+    config = _config(run / "config.yaml")
+    step = _last(logs.tail(run / "events.jsonl"), "Step")
+    metrics = _mapping(step, "metrics")
+    return {
+        "name": run.name,
+        "state": status["state"] if isinstance(facts, dict) else "broken",
+        "step": _number(status.get("step")),
+        "max_steps": _number(status.get("max_steps")),
+        "reward": _number(metrics.get("reward/mean")),
+        "signal": _number(metrics.get("group/signal")),
+        "model": _text(config.get("model")),
+        "recipe": _text(config.get("recipe")),
+        "path": str(run),
+    }
+
+
+def _config(path: Path) -> dict[str, Any]:
+    """The raw options: a list of runs must not fail for one that an older minigrpo wrote."""
+    with suppress(OSError, yaml.YAMLError, ValueError, RecursionError), durable.open_regular(path) as file:
+        values = yaml.load(file.read(1 << 16), _Loader)
+        return values if isinstance(values, dict) else {}
+    return {}
+
+
+def _last(events: list[dict[str, Any]], kind: str) -> dict[str, Any] | None:
+    return next((e for e in reversed(events) if _is(e, kind)), None)
+
+
+def _is(event: Mapping[str, Any], kind: str) -> bool:
+    return event.get("event") == kind
+
+
+def _mapping(event: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
+    value = event.get(key) if event else None
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> int | float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,21 @@
+"""From a task's text to its examples, checked: the one door through which the other rooms get them."""
+
+from minigrpo import spec, tasks
+from minigrpo.errors import UserError
+from minigrpo.types import Example
+
+
+def load(text: str, split: str, seed: int) -> list[Example]:
+    """The examples of the task spec `text`, split "train" or "test". Raises UserError, also where there are none."""
+    examples = list(spec.build(text, tasks)(split, seed))
+    if not examples:
+        what = "training" if split == "train" else "held-out"
+        raise UserError(f"{text} has no {what} examples", "ask for more questions, or change the task's held_out share")
+    seen: set[str] = set()
+    for example in examples:
+        if not isinstance(example, Example):
+            raise UserError(f"{text} gave a {type(example).__name__}, not an Example", "yield minigrpo.types.Example")
+        if example.id in seen:
+            raise UserError(f"{text} gave the id {example.id!r} twice", "every example of a split has an id of its own")
+        seen.add(example.id)
+    return examples

@@ -1,0 +1,122 @@
+"""Stages 10 to 12 of the loop: groups become batches, batches a gradient, the gradient one optimizer update."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minigrpo.algo import batch
+from minigrpo.algo.loss import weighted
+from minigrpo.config import Config
+from minigrpo.errors import RunFailed
+from minigrpo.policy import memory
+from minigrpo.policy.logprobs import token_logprobs
+from minigrpo.policy.policy import Policy
+from minigrpo.types import Group, Spread
+
+Report = Callable[[str, int, int], None]  # phase, done, of; may raise to abandon a rollout
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One function per seam, knobs bound."""
+
+    sampler: Callable[..., list[int]]
+    plan: Callable[..., list[Group]]
+    shaping: Callable[..., list[float]]
+    keep: Callable[..., Any]
+    advantage: Callable[..., Spread]
+    reweight: Callable[..., list[Spread]]
+    aggregate: Callable[..., list[Spread]]
+    ratio: Callable[..., Tensor]
+    surrogate: Callable[..., tuple[Tensor, Tensor]]
+    kl: Callable[..., Tensor]
+    beta: float
+
+
+def update(
+    policy: Policy,
+    groups: Sequence[Group],
+    advantages: Sequence[Spread],
+    weights: Sequence[Spread],
+    recipe: Recipe,
+    optimizer: torch.optim.Optimizer,
+    config: Config,
+    step: int,
+    report: Report,
+) -> dict[str, float]:
+    """One optimizer update on the whole step; the policy's metrics."""
+    rows = batch.rows(groups, advantages, weights)
+    kl = measure_kl(policy, rows, recipe, config) if recipe.beta == 0.0 else None
+    if recipe.beta == 0.0:
+        rows = [r for r in rows if batch.teaches(r)]  # the others' gradient is zero, their tokens are in the weights
+    longest = max((r.length for r in rows), default=1)
+    lots = batch.split(rows, memory.token_budget(policy.causal_lm.config, policy.device, longest))
+    optimizer.zero_grad(set_to_none=True)
+    penalties, clipped, tokens, done = 0.0, 0.0, 0, 0
+    for lot in lots:
+        report("updating", done, len(rows))
+        b = batch.collate(lot, policy.device)  # 10 pack
+        penalty, cut = backward(policy, b, recipe, config.temperature)  # 11 log-probs, ratio, surrogate, KL, sum
+        penalties, clipped = penalties + penalty, clipped + cut
+        tokens, done = tokens + int(b.mask.sum()), done + len(lot)
+    if step == 1 and (penalties if kl is None else kl) != 0.0:
+        raise RunFailed("the policy differs from its reference before training; the base or adapter is not what it seems")
+    norm = learn(policy, optimizer, config, step) if rows else 0.0  # 12 optimizer step
+    return {
+        "policy/kl": penalties / max(1, tokens) if kl is None else kl,
+        "policy/clipped": clipped / max(1, tokens),
+        "policy/grad_norm": norm,
+        "policy/lr": learning_rate(config, step),
+        "memory/peak": memory.peak(policy.device),
+    }
+
+
+def backward(policy: Policy, b: batch.Batch, recipe: Recipe, temperature: float) -> tuple[float, float]:
+    """Adds one micro-batch's gradient; the sums of its KL penalty and of its clipped tokens."""
+    reference = None
+    if recipe.beta > 0.0:
+        with torch.no_grad(), policy.reference():
+            reference = token_logprobs(policy, b.ids, b.mask, temperature)
+    logp = token_logprobs(policy, b.ids, b.mask, temperature)  # (B, T)
+    log_ratio = recipe.ratio(logp, logp.detach(), b.mask)  # one update per rollout: the old log-probs are these
+    objective, clipped = recipe.surrogate(log_ratio, b.advantages)
+    penalty = None if reference is None else recipe.kl(logp, reference)
+    weighted(objective, b.weights, penalty, recipe.beta).backward()
+    total = 0.0 if penalty is None else float(penalty.detach()[b.mask].sum())
+    return total, float((clipped & b.mask).sum())
+
+
+@torch.no_grad()
+def measure_kl(policy: Policy, rows: Sequence[batch.Row], recipe: Recipe, config: Config) -> float:
+    """KL to the reference at beta 0: on one group a step, or as many of its rows as cost a twentieth of the step."""
+    some = sorted(rows[: max(1, min(config.group_size, len(rows) // 16))], key=lambda r: r.length)
+    if not some:
+        return 0.0
+    b = batch.collate(some, policy.device)
+    logp = token_logprobs(policy, b.ids, b.mask, config.temperature)
+    with policy.reference():  # the same rows in the same shape: exactly zero while nothing was learnt
+        reference = token_logprobs(policy, b.ids, b.mask, config.temperature)
+    return float(recipe.kl(logp, reference)[b.mask].mean())
+
+
+def learn(policy: Policy, optimizer: torch.optim.Optimizer, config: Config, step: int) -> float:
+    """Clip and apply the gradient; its norm before clipping. A gradient that is not finite changes nothing."""
+    norm = float(torch.nn.utils.clip_grad_norm_(policy.trainable(), config.max_grad_norm))
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate(config, step)
+    if math.isfinite(norm):
+        optimizer.step()
+    return norm
+
+
+def learning_rate(config: Config, step: int) -> float:
+    """Linear warm-up, then the schedule, which ends at zero after the last step."""
+    if step <= config.warmup:
+        return config.lr * step / config.warmup
+    left = (config.steps - step + 1) / max(1, config.steps - config.warmup)
+    shape = {"constant": 1.0, "linear": left, "cosine": (1.0 - math.cos(math.pi * left)) / 2.0}
+    return config.lr * shape[config.schedule]
