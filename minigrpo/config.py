@@ -54,6 +54,7 @@ class Config(BaseModel):
     seed: int = Field(0, ge=0, lt=2**31)
     eval_every: int = Field(0, ge=0, description="evaluate every so many steps; the start and the end always are")
     eval_n: int = Field(64, ge=0, description="held-out examples per evaluation; 0: none")
+    eval_max_tokens: int | None = Field(None, ge=1, description="completion budget in evaluations; default: max_tokens")
     save_every: int = Field(25, ge=1, description="checkpoint every so many steps; the end always is")
     keep_last: int = Field(2, ge=1, description="checkpoints kept besides the best")
     out: str | None = Field(None, description="the run folder; default runs/<name>")
@@ -69,6 +70,11 @@ class Config(BaseModel):
     ratio: str | None = None
     surrogate: str | None = None
     kl: str | None = None
+
+    @property
+    def answer_tokens(self) -> int:
+        """The completion budget of evaluations."""
+        return self.eval_max_tokens or self.max_tokens
 
     def resolve(self) -> "Config":
         """The same config with every seam and beta filled in from the recipe. Raises UserError."""

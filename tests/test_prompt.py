@@ -254,6 +254,12 @@ def test_a_base_model_s_end_token_is_joined_by_that_of_the_template_put_on_it() 
     assert stop_ids(tokenizer) == ids_of(tokenizer, "<|endoftext|>", "<|im_end|>")
 
 
+def test_of_two_end_tokens_that_begin_alike_the_longer_is_meant() -> None:
+    template = "{% for m in messages %}{{ m.content + '<end><turn>' }}{% endfor %}"
+    tokenizer = family(template, "<end> <end><turn> </s>", None, "</s>")
+    assert stop_ids(tokenizer) == ids_of(tokenizer, "<end><turn>", "</s>")
+
+
 def test_text_after_the_answer_that_is_no_special_token_is_no_stop() -> None:
     plain = "{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfor %}"
     tokenizer = family(plain, "<s> </s>", "<s>", "</s>")
@@ -281,6 +287,11 @@ def test_a_tokenizer_larger_than_the_model_is_refused() -> None:
         check_vocabulary(
             tiny_tokenizer(None), tiny_model(vocab_size=200, bos_token_id=1, eos_token_id=1, pad_token_id=1)
         )
+
+
+def test_an_end_token_past_the_end_is_refused_even_without_a_template() -> None:
+    with pytest.raises(UserError, match="tokenizer has 258 ids, model 257"):
+        check_vocabulary(tiny_tokenizer(None), tiny_model(vocab_size=257, eos_token_id=1, pad_token_id=1))
 
 
 def test_a_special_token_past_the_end_that_no_prompt_uses_is_let_pass() -> None:

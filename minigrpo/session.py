@@ -1,0 +1,272 @@
+"""From a config to a run: everything is built here, and every event of the loop passes through here."""
+
+import dataclasses
+import datetime
+import hashlib
+import logging
+import shutil
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from minigrpo import checkpoint, config as configs, evaluate, runfolder, sinks, spec
+from minigrpo.algo import advantage, aggregate, keep, kl, ratio, reweight, sampler, shaping, surrogate
+from minigrpo.config import Config
+from minigrpo.desk import Abandoned, Desk
+from minigrpo.errors import RunFailed, UserError
+from minigrpo.events import Ended, Evaluated, Event, Resumed, Saved, Started, Step, Warned
+from minigrpo.loop import Progress, train
+from minigrpo.policy import attention, hf, prompt
+from minigrpo.policy.policy import Policy
+from minigrpo.policy.resolve import resolve
+from minigrpo.rewards import scoring
+from minigrpo.rollout import plans
+from minigrpo.rollout.engine import Engine
+from minigrpo.rollout.hf import HfEngine
+from minigrpo.rollout.native import NativeEngine
+from minigrpo.tasks.load import load as load_task
+from minigrpo.types import Example, Part
+from minigrpo.update import Recipe
+
+log = logging.getLogger("minigrpo.session")
+MODULES = {
+    "sampler": sampler, "plan": plans, "shaping": shaping, "keep": keep, "advantage": advantage, "reweight": reweight,
+    "aggregate": aggregate, "ratio": ratio, "surrogate": surrogate, "kl": kl,
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """What a config asks for, checked before any weights are loaded."""
+
+    config: Config  # resolved
+    recipe: Recipe
+    parts: Sequence[Part]
+    train: Sequence[Example]
+    test: Sequence[Example]
+
+
+@dataclasses.dataclass(slots=True)
+class Session:
+    """A run at work."""
+
+    run: Path
+    job: Job
+    policy: Policy
+    engine: Engine
+    renderer: prompt.Renderer
+    optimizer: torch.optim.Optimizer
+    at: Progress
+    desk: Desk
+    tell: Callable[[Event], None]
+    value: float | None = None  # the main score of the last evaluation, if it was after this very step
+
+
+def prepare(config: Config) -> Job:
+    """Recipe, rewards and tasks of a config. Raises UserError."""
+    config = config.resolve()
+    built = {seam: spec.build(getattr(config, seam), module) for seam, module in MODULES.items()}
+    recipe = Recipe(**built, beta=config.beta or 0.0)
+    examples = load_task(config.task, "train", config.seed)
+    test = load_task(config.eval_task or config.task, "test", config.seed)[: config.eval_n] if config.eval_n else []
+    return Job(config, recipe, scoring.build(config.reward), examples, test)
+
+
+def start(
+    config: Config, screen: sinks.ConsoleSink, *, command: str = "", name: str = "", offline: bool = False,
+    around: Callable[[Session], Any] | None = None,
+) -> tuple[Path, int]:  # fmt: skip
+    """Train a new run to its end; its folder and the exit code. `around` sees the session before the first step."""
+    job = prepare(config)
+    resolve(config.model, offline)  # downloads, and finds wrong names, before a folder is made
+    run = runfolder.create(config.out, job.config, command=command, name=name)
+    runfolder.describe(run, date=datetime.date.today().isoformat())
+    return run, _run(run, job, screen, offline, fresh=True, around=around)
+
+
+def resume(run: Path, screen: sinks.ConsoleSink, *, offline: bool = False) -> int:
+    """Go on with a stopped or crashed run where its last checkpoint was; the exit code."""
+    runfolder.read_run(run)
+    job = prepare(configs.load(run / "config.yaml"))
+    return _run(run, job, screen, offline, fresh=False)
+
+
+def _run(
+    run: Path, job: Job, screen: sinks.ConsoleSink, offline: bool, *, fresh: bool,
+    around: Callable[[Session], Any] | None = None,
+) -> int:  # fmt: skip
+    with runfolder.lock(run):
+        found = None if fresh else runfolder.load_checkpoint(run)
+        if not fresh:
+            runfolder.rewind(run, found)
+        begun = found.step if found else 0
+        with runfolder.Status(run, job.config.steps, step=begun) as status:
+            file = sinks.folder(run, status, screen)
+            desk = Desk(runfolder.Control(run), status, screen)
+
+            def tell(event: Event) -> None:
+                file(event)
+                screen(event)
+
+            try:
+                session = _load(run, job, offline, desk, tell, found)
+                status.set(state="running")
+                with desk.signals():
+                    return _work(session, found, around)
+            except UserError:
+                if fresh and not (run / "events.jsonl").exists():
+                    shutil.rmtree(run, ignore_errors=True)  # made a moment ago, nothing happened in it
+                raise
+            finally:
+                screen.close()
+                file.close()
+
+
+def _load(
+    run: Path, job: Job, offline: bool, desk: Desk, tell: Callable[[Event], None], found: runfolder.Checkpoint | None
+) -> Session:
+    config, facts = job.config, runfolder.read_run(run)
+    policy = hf.load(config, offline)
+    before = facts["base"].get("hash")
+    if before and before != policy.base.hash:
+        raise UserError(
+            f"{run} was trained on other weights of {config.model} ({before[:12]}, now {policy.base.hash[:12]})",
+            "put the former weights back, or start a new run",
+        )
+    vocabulary = policy.tokenizer.backend_tokenizer.to_str() if policy.tokenizer.is_fast else str(policy.tokenizer)
+    runfolder.describe(
+        run, base=dataclasses.asdict(policy.base), tokenizer_hash=hashlib.sha256(vocabulary.encode()).hexdigest()
+    )
+    renderer = make_renderer(policy, config, datetime.date.fromisoformat(facts["date"]))
+    engine, notice = make_engine(policy, renderer, config)
+    job = dataclasses.replace(job, train=fitting(job.train, renderer, policy, config), test=prefilled(job.test, renderer))
+    optimizer = torch.optim.AdamW(policy.trainable(), lr=config.lr, weight_decay=config.weight_decay)
+    at = checkpoint.load(found.path, policy, optimizer) if found else Progress()
+    if notice:
+        tell(Warned(at.step, "engine", notice, "nothing to do; only slower"))
+    for reason in found.rejected if found else ():
+        tell(Warned(at.step, "checkpoint", reason))
+    return Session(run, job, policy, engine, renderer, optimizer, at, desk, tell)
+
+
+def _work(s: Session, found: runfolder.Checkpoint | None, around: Callable[[Session], Any] | None) -> int:
+    config, trainable = s.job.config, sum(p.numel() for p in s.policy.trainable())
+    s.tell(Started(s.at.step, config.steps, config.model_dump(), trainable))
+    if found:
+        s.tell(Resumed(found.step, str(found.path)))
+    try:
+        if around:
+            around(s)
+        if s.at.step == 0:
+            _evaluate(s)
+        _steps(s)
+    except Abandoned:
+        pass
+    except RunFailed as error:
+        s.tell(Ended(s.at.step, "failed", str(error)))
+        s.desk.status.end("failed", str(error))
+        raise
+    except BaseException as error:
+        s.tell(Ended(s.at.step, "failed", f"{type(error).__name__}: {error}"))
+        raise
+    return _end(s)
+
+
+def _steps(s: Session) -> None:
+    config = s.job.config
+    for event in train(
+        s.policy, s.engine, s.job.train, s.job.parts, s.job.recipe, s.optimizer, config, s.at, s.desk.report
+    ):
+        s.tell(event)
+        if not isinstance(event, Step):
+            continue
+        seconds = sum(event.seconds.values()) * (config.steps - event.step)
+        s.desk.status.set(step=event.step, eta_s=seconds, memory=event.metrics["memory/peak"])
+        s.value, last = None, event.step == config.steps
+        if (config.eval_every and event.step % config.eval_every == 0) or last:
+            _evaluate(s)
+        s.desk.look()
+        if s.desk.checkpoint or event.step % config.save_every == 0 or last:
+            _save(s)
+        s.desk.wait_while_paused()
+        if s.desk.stop:
+            return
+
+
+def _evaluate(s: Session) -> None:
+    if not s.job.test:
+        return
+    config, part = s.job.config, s.job.parts[0]
+    found = evaluate.answer(
+        s.engine, s.job.test, part, config.answer_tokens, lambda done, of: s.desk.report("evaluating", done, of)
+    )
+    scores = found.main(part.lenient)
+    s.value = sum(scores) / len(scores)
+    s.tell(Evaluated(s.at.step, len(scores), found.strict, found.lenient, found.cut, found.mean_tokens))
+
+
+def _save(s: Session) -> None:
+    s.desk.report("saving", 0, 1)
+    path = runfolder.save_checkpoint(
+        s.run, s.at.step, lambda folder: checkpoint.save(folder, s.policy, s.optimizer, s.at), value=s.value,
+        keep_last=s.job.config.keep_last,
+    )  # fmt: skip
+    s.desk.checkpoint = False
+    s.tell(Saved(s.at.step, str(path)))
+
+
+def _end(s: Session) -> int:
+    done = s.at.step == s.job.config.steps
+    if not done and s.at.step and not (s.run / "checkpoints" / f"step-{s.at.step:06d}").exists():
+        _save(s)
+    if done:
+        s.desk.report("saving", 0, 1)
+        runfolder.save_adapter(s.run, lambda folder: checkpoint.save_adapter(folder, s.policy, s.renderer, s.job.config))
+        s.tell(Saved(s.at.step, str(s.run / "adapter")))
+    state, reason = ("finished", "") if done else ("stopped", s.desk.stop)
+    s.tell(Ended(s.at.step, state, reason))
+    s.desk.status.end(state, reason)
+    if done or s.desk.signal is None:
+        return 0
+    return 128 + s.desk.signal
+
+
+def make_renderer(policy: Policy, config: Config, date: datetime.date) -> prompt.Renderer:
+    return prompt.Renderer(policy.tokenizer, config.system_prompt, config.template_kwargs, date)
+
+
+def make_engine(policy: Policy, renderer: prompt.Renderer, config: Config) -> tuple[Engine, str]:
+    """The engine a config asks for, and a notice where `auto` had to take the slow one."""
+    able = attention.supported(policy.causal_lm)
+    if config.engine == "native" and not able:
+        raise UserError(f"the native engine cannot run {type(policy.causal_lm).__name__}", "leave engine=auto, or engine=hf")
+    if config.engine == "hf" or not able:
+        notice = "" if able else f"{type(policy.causal_lm).__name__} runs on the slower engine (transformers generate)"
+        return HfEngine(policy, renderer), notice
+    return NativeEngine(policy, renderer), ""
+
+
+def prefilled(examples: Sequence[Example], renderer: prompt.Renderer) -> list[Example]:
+    """The examples, each with what the template opens for the model (`<think>`), so that checkers know of it."""
+    opened = [(e, renderer.prefill(e)) for e in examples]
+    return [dataclasses.replace(e, meta={**e.meta, "prefill": text}) if text else e for e, text in opened]
+
+
+def fitting(examples: Sequence[Example], renderer: prompt.Renderer, policy: Policy, config: Config) -> list[Example]:
+    """The examples whose prompt leaves room for a completion; the others are counted. Raises UserError at none."""
+    limit = min(config.max_prompt_tokens, policy.context - config.max_tokens)
+    lengths = [(e, len(renderer.encode(e))) for e in examples]
+    kept = [e for e, n in lengths if n <= limit]
+    if not kept:
+        shortest = min(n for _, n in lengths)
+        raise UserError(
+            f"every prompt is too long: the shortest has {shortest} tokens, {limit} are allowed",
+            f"raise max_prompt_tokens ({config.max_prompt_tokens}) or lower max_tokens ({config.max_tokens}); "
+            f"the model takes {policy.context} in all",
+        )
+    if len(kept) < len(examples):
+        log.warning("%d of %d prompts are longer than %d tokens and left out", len(examples) - len(kept), len(examples), limit)
+    return prefilled(kept, renderer)
