@@ -52,9 +52,8 @@ def update(
     rows = batch.rows(groups, advantages, weights)
     kl = measure_kl(policy, rows, recipe, config) if recipe.beta == 0.0 else None
     if recipe.beta == 0.0:
-        rows = [r for r in rows if batch.teaches(r)]  # the others' gradient is zero, their tokens are in the weights
-    longest = max((r.length for r in rows), default=1)
-    lots = batch.split(rows, memory.token_budget(policy.causal_lm.config, policy.device, longest))
+        rows = [r for r in rows if r.teaches]  # the others' gradient is zero, their tokens are in the weights
+    lots = batch.split(rows, memory.token_budget(policy.causal_lm.config, policy.device), policy.packed)
     optimizer.zero_grad(set_to_none=True)
     penalties, clipped, tokens, done = 0.0, 0.0, 0, 0
     for lot in lots:
@@ -62,7 +61,7 @@ def update(
         b = batch.collate(lot, policy.device)  # 10 pack
         penalty, cut = backward(policy, b, recipe, config.temperature)  # 11 log-probs, ratio, surrogate, KL, sum
         penalties, clipped = penalties + penalty, clipped + cut
-        tokens, done = tokens + int(b.mask.sum()), done + len(lot)
+        tokens, done = tokens + int(b.tokens.mask.sum()), done + len(lot)
     if step == 1 and (penalties if kl is None else kl) != 0.0:
         raise RunFailed("the policy differs from its reference before training; the base or adapter is not what it seems")
     norm = learn(policy, optimizer, config, step) if rows else 0.0  # 12 optimizer step
@@ -80,27 +79,26 @@ def backward(policy: Policy, b: batch.Batch, recipe: Recipe, temperature: float)
     reference = None
     if recipe.beta > 0.0:
         with torch.no_grad(), policy.reference():
-            reference = token_logprobs(policy, b.ids, b.mask, temperature)
-    logp = token_logprobs(policy, b.ids, b.mask, temperature)  # (B, T)
-    log_ratio = recipe.ratio(logp, logp.detach(), b.mask)  # one update per rollout: the old log-probs are these
+            reference = token_logprobs(policy, b.tokens, temperature)
+    logp = token_logprobs(policy, b.tokens, temperature)  # (B, T)
+    log_ratio = recipe.ratio(logp, logp.detach(), b.tokens.mask)  # one update per rollout: the old log-probs are these
     objective, clipped = recipe.surrogate(log_ratio, b.advantages)
     penalty = None if reference is None else recipe.kl(logp, reference)
     weighted(objective, b.weights, penalty, recipe.beta).backward()
-    total = 0.0 if penalty is None else float(penalty.detach()[b.mask].sum())
-    return total, float((clipped & b.mask).sum())
+    total = 0.0 if penalty is None else float(penalty.detach()[b.tokens.mask].sum())
+    return total, float((clipped & b.tokens.mask).sum())
 
 
 @torch.no_grad()
 def measure_kl(policy: Policy, rows: Sequence[batch.Row], recipe: Recipe, config: Config) -> float:
     """KL to the reference at beta 0: on one group a step, or as many of its rows as cost a twentieth of the step."""
-    some = sorted(rows[: max(1, min(config.group_size, len(rows) // 16))], key=lambda r: r.length)
-    if not some:
+    if not rows:
         return 0.0
-    b = batch.collate(some, policy.device)
-    logp = token_logprobs(policy, b.ids, b.mask, config.temperature)
+    b = batch.collate(rows[: max(1, min(config.group_size, len(rows) // 16))], policy.device)
+    logp = token_logprobs(policy, b.tokens, config.temperature)
     with policy.reference():  # the same rows in the same shape: exactly zero while nothing was learnt
-        reference = token_logprobs(policy, b.ids, b.mask, config.temperature)
-    return float(recipe.kl(logp, reference)[b.mask].mean())
+        reference = token_logprobs(policy, b.tokens, config.temperature)
+    return float(recipe.kl(logp, reference)[b.tokens.mask].mean())
 
 
 def learn(policy: Policy, optimizer: torch.optim.Optimizer, config: Config, step: int) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minigrpo.policy.logprobs import Tokens
 from minigrpo.types import Completion, Group, Spread
 
 
@@ -22,18 +23,18 @@ class Row:
     weights: Sequence[float]
 
     @property
-    def length(self) -> int:
-        return len(self.prompt_ids) + len(self.completion.ids)
+    def teaches(self) -> bool:
+        """Whether it has any gradient at beta 0."""
+        return any(a != 0.0 and w != 0.0 for a, w in zip(self.advantages, self.weights, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of prompt and completion, padded on the right."""
+    """A micro-batch; advantages and weights (B, T) stand beside its completion tokens."""
 
-    ids: Tensor  # (B, T)
-    mask: Tensor  # (B, T) completion tokens, by length and never by value
-    advantages: Tensor  # (B, T)
-    weights: Tensor  # (B, T)
+    tokens: Tokens
+    advantages: Tensor
+    weights: Tensor
 
 
 def rows(groups: Sequence[Group], advantages: Sequence[Spread], weights: Sequence[Spread]) -> list[Row]:
@@ -45,35 +46,37 @@ def rows(groups: Sequence[Group], advantages: Sequence[Spread], weights: Sequenc
     ]
 
 
-def split(rows: Sequence[Row], token_budget: int) -> list[list[Row]]:
-    """Rows of like length together, each lot at most `token_budget` tokens with its padding (one row at least)."""
+def split(rows: Sequence[Row], token_budget: int, packed: bool) -> list[list[Row]]:
+    """The rows in order, in lots that run at most `token_budget` tokens through the model each; one row at least."""
     lots: list[list[Row]] = []
-    for row in sorted(rows, key=lambda r: r.length):  # stable: the order of the step breaks ties
-        if lots and row.length * (len(lots[-1]) + 1) <= token_budget:
+    shared: Sequence[int] | None = None  # the prompt that the next row need not bring along
+    packed_cost = longest = 0
+    for row in rows:
+        new = len(row.completion.ids) + (0 if packed and row.prompt_ids is shared else len(row.prompt_ids))
+        longest, packed_cost = max(longest, new), packed_cost + new
+        cost = packed_cost if packed else (len(lots[-1]) + 1) * longest if lots else 0
+        if lots and cost <= token_budget:
             lots[-1].append(row)
         else:
             lots.append([row])
+            longest = packed_cost = len(row.prompt_ids) + len(row.completion.ids)
+        shared = row.prompt_ids
     return lots
 
 
-def collate(rows: Sequence[Row], device: torch.device, pad: int = 0) -> Batch:
-    """One padded batch; the values at padding are never seen."""
-    shape = (len(rows), max(r.length for r in rows))
-    ids = torch.full(shape, pad, dtype=torch.long)
-    mask = torch.zeros(shape, dtype=torch.bool)
+def collate(rows: Sequence[Row], device: torch.device) -> Batch:
+    """One micro-batch; rows with the same prompt share it."""
+    prompts: dict[tuple[int, ...], int] = {}
+    prompt_of = [prompts.setdefault(tuple(r.prompt_ids), len(prompts)) for r in rows]
+    shape = (len(rows), max(len(r.completion.ids) for r in rows))
+    ids, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
     advantages, weights = torch.zeros(shape), torch.zeros(shape)
     for i, row in enumerate(rows):
-        first = len(row.prompt_ids)
-        ids[i, : row.length] = torch.tensor([*row.prompt_ids, *row.completion.ids])
-        mask[i, first : row.length] = True
+        length = len(row.completion.ids)
+        ids[i, :length] = torch.tensor(row.completion.ids)
+        mask[i, :length] = True
         for span, advantage, weight in zip(row.completion.spans, row.advantages, row.weights, strict=True):
-            advantages[i, first + span.start : first + span.end] = advantage
-            weights[i, first + span.start : first + span.end] = weight
-    return Batch(*(t.to(device) for t in (ids, mask, advantages, weights)))
-
-
-def teaches(row: Row) -> bool:
-    """Whether a row has any gradient at beta 0."""
-    return any(a != 0.0 and w != 0.0 for a, w in zip(row.advantages, row.weights, strict=True))
-
-
+            advantages[i, span.start : span.end] = advantage
+            weights[i, span.start : span.end] = weight
+    tokens = Tokens(list(prompts), prompt_of, ids.to(device), mask.to(device))
+    return Batch(tokens, advantages.to(device), weights.to(device))

@@ -1,8 +1,8 @@
-"""One attention function of our own, so that any transformers model decodes over our KV slots without changes.
+"""One attention function of our own, so that any transformers model decodes over KV slots and trains on packed streams.
 
 transformers hands unknown keyword arguments of the model down to a registered attention function, and builds no mask
 for a name that its mask interface does not know: *also none when attention_mask is given*. So the name is set only
-within `slots`, and everything else (padded generate, training) stays on sdpa, where padding is masked.
+within `ours`, and everything else (padded generate, the naive path) stays on sdpa, where padding is masked.
 """
 
 from collections.abc import Iterator
@@ -18,16 +18,33 @@ from transformers import AttentionInterface
 NAME = "minigrpo"
 
 
-@dataclass(slots=True)
-class Seen:
-    """What the queries of one forward pass may look at."""
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Prompts padded on the right: position alone decides what is seen."""
 
-    lengths: Tensor | None  # (B,) prompt lengths; None: prefill, where position alone decides
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """One new token per row over its slots."""
+
+    lengths: Tensor  # (B,) of the prompts
     first: int  # slot of the first generated token; a row's prompt ends just before it
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One stream of N tokens: every prompt once, and after it its completions, which all see it but not each other."""
+
+    prompts: Tensor  # (P, Tp) places in the stream, padded on the right
+    rows: Tensor  # (B, T) places of the completions' tokens, padded on the right
+    sees: Tensor  # (B, S + T) places a row's tokens may look at: its prompt padded on the left, then its own tokens
+    mask: Tensor  # (T, S + T) of one head, by order alone
+    padding: Tensor  # (B, S + T) true where `sees` points at a real token
+    back: Tensor  # (N,) where each token of the stream stands in [prompts, rows] laid flat
+
+
 def supported(model: Any) -> bool:
-    """Whether the model's attention can run over slots: full or sliding attention in every layer, no soft cap."""
+    """Whether the model's attention can be ours: full or sliding attention in every layer, no soft cap."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     plain = kinds <= {"full_attention", "sliding_attention"} and not getattr(config, "attn_logit_softcapping", None)
@@ -35,7 +52,7 @@ def supported(model: Any) -> bool:
 
 
 @contextmanager
-def slots(model: Any) -> Iterator[None]:
+def ours(model: Any) -> Iterator[None]:
     """Within it the model attends through `_attend`; afterwards as before."""
     config = model.config.get_text_config()
     before = config._attn_implementation
@@ -54,32 +71,67 @@ def _attend(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
-    seen: Seen | None = None,
+    seen: Prefill | Decode | Packed | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    assert seen is not None and attention_mask is None, "slots() is for passes that say what they see"
+    assert seen is not None and attention_mask is None, "a pass within ours() says what it sees"
     assert not kwargs.get("softcap") and kwargs.get("s_aux") is None, "this attention has no soft cap and no sinks"
+    match seen:
+        case Prefill():
+            out = _causal(query, key, value, scaling, sliding_window)
+        case Decode():
+            out = _decode(query, key, value, scaling, sliding_window, seen)
+        case Packed():
+            out = _packed(query, key, value, scaling, sliding_window, seen)
+    return out.transpose(1, 2).contiguous(), None
+
+
+def _causal(query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None) -> Tensor:
+    t, mask = query.shape[2], None
+    if window and t > window:
+        place = torch.arange(t, device=query.device)
+        gap = place[:, None] - place
+        mask = (gap >= 0) & (gap < window)  # (T, T)
+    shared = query.shape[1] > key.shape[1]
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=shared
+    )
+
+
+def _decode(query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None, seen: Decode) -> Tensor:
+    slot = torch.arange(key.shape[2], device=query.device)
+    mask = slot >= (seen.first - seen.lengths)[:, None]  # (B, S)
+    if window:
+        mask = mask & (slot > key.shape[2] - 1 - window)
+    return _folded(query, key, value, scale, mask[:, None])
+
+
+def _packed(query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None, seen: Packed) -> Tensor:
+    prompts = _causal(*(_take(x, seen.prompts) for x in (query, key, value)), scale, window)  # (P, H, Tp, D)
+    mask = seen.mask & seen.padding[:, None]  # (B, T, S + T)
+    if window:
+        t, s = seen.mask.shape
+        place = torch.arange(s, device=query.device)
+        mask = mask & (place > place[s - t :, None] - window)
+    rows = _folded(_take(query, seen.rows), _take(key, seen.sees), _take(value, seen.sees), scale, mask)  # (B, H, T, D)
+    flat = [x.transpose(1, 2).reshape(-1, *x.shape[1::2]) for x in (prompts, rows)]  # (tokens, H, D)
+    return torch.cat(flat).index_select(0, seen.back).transpose(0, 1)[None]  # (1, H, N, D)
+
+
+def _folded(query: Tensor, key: Tensor, value: Tensor, scale: float | None, mask: Tensor) -> Tensor:
+    """Attention under a mask (B, T, S); heads that share a key stand as rows of one matrix, so no key is copied."""
     b, heads, t, d = query.shape
     kv = key.shape[1]
     shared = heads // kv
-    if seen.lengths is None:
-        mask = None
-        if sliding_window and t > sliding_window:
-            gap = torch.arange(t, device=query.device)[:, None] - torch.arange(t, device=query.device)
-            mask = (gap >= 0) & (gap < sliding_window)  # (T, T)
-        out = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=shared > 1
-        )
-    else:
-        slot = torch.arange(key.shape[2], device=query.device)
-        mask = slot >= (seen.first - seen.lengths)[:, None]  # (B, S)
-        if sliding_window:
-            mask = mask & (slot > key.shape[2] - 1 - sliding_window)
-        # heads that share a key stand as rows of one small matrix, so that keys are never copied per head
-        q = query.reshape(b, kv, shared * t, d)
-        out = F.scaled_dot_product_attention(q, key, value, attn_mask=mask[:, None, None], scale=scaling)
-        out = out.reshape(b, heads, t, value.shape[-1])
-    return out.transpose(1, 2).contiguous(), None
+    out = F.scaled_dot_product_attention(
+        query.reshape(b, kv, shared * t, d), key, value, attn_mask=mask.repeat(1, shared, 1)[:, None], scale=scale
+    )
+    return out.reshape(b, heads, t, value.shape[-1])
+
+
+def _take(x: Tensor, places: Tensor) -> Tensor:
+    """Tokens of a stream (1, H, N, D) at places (B, T), as (B, H, T, D)."""
+    return x[0].index_select(1, places.reshape(-1)).unflatten(1, places.shape).transpose(0, 1)
 
 
 AttentionInterface.register(NAME, _attend)

@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAn
 
 from minigrpo.config import Config
 from minigrpo.errors import UserError
-from minigrpo.policy import lora, prompt
+from minigrpo.policy import attention, lora, prompt
 from minigrpo.policy.logprobs import head
 from minigrpo.policy.policy import Base, Policy
 from minigrpo.policy.resolve import resolve
@@ -36,7 +36,8 @@ def load(config: Config, offline: bool = False) -> Policy:
         ), False
     peft_model.eval()
     context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 1 << 30)
-    return Policy(peft_model, tokenizer, base, device, dtype, quant, frozenset(stop_ids), context, frozen_copy)
+    packed = config.train_path != "naive" and attention.supported(model)
+    return Policy(peft_model, tokenizer, base, device, dtype, quant, stop_ids, context, packed, frozen_copy)
 
 
 def pick_device() -> torch.device:

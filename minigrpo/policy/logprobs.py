@@ -1,15 +1,41 @@
 """Log-probs of completion tokens, at the sampling temperature, without ever holding B x T x V logits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from minigrpo.policy.attention import Packed, ours
 from minigrpo.policy.policy import Policy
 
 CHUNK = 256  # positions whose logits exist at once
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Completions and the prompts they follow; several may follow one."""
+
+    prompts: Sequence[Sequence[int]]  # each one once
+    prompt_of: Sequence[int]  # of each completion
+    ids: Tensor  # (B, T) completion tokens, padded on the right
+    mask: Tensor  # (B, T) true at tokens, by length and never by value
+
+
+def token_logprobs(policy: Policy, tokens: Tokens, temperature: float) -> Tensor:
+    """Log-prob of every completion token, (B, T) fp32 or wider; zero at padding."""
+    with policy.autocast():
+        hidden = (_packed if policy.packed else _padded)(policy.causal_lm, tokens)  # (N, H): what each was drawn from
+        logits, parts = head(policy.causal_lm), []
+        for h, target in zip(hidden.split(CHUNK), tokens.ids[tokens.mask].split(CHUNK), strict=True):
+            if torch.is_grad_enabled():
+                parts.append(checkpoint(_chunk, logits, h, target, temperature, use_reentrant=False))
+            else:
+                parts.append(_chunk(logits, h, target, temperature))
+    flat = torch.cat(parts)
+    return flat.new_zeros(tokens.ids.shape).masked_scatter(tokens.mask, flat)
 
 
 def head(model: Any) -> Callable[[Tensor], Tensor]:
@@ -22,7 +48,8 @@ def head(model: Any) -> Callable[[Tensor], Tensor]:
     cap = getattr(config, "final_logit_softcapping", None)
 
     def logits(hidden: Tensor) -> Tensor:
-        z = linear(hidden).float()
+        z = linear(hidden)
+        z = z if z.dtype == torch.float64 else z.float()
         if scale != 1.0:
             z = z * scale
         return torch.tanh(z / cap) * cap if cap else z
@@ -30,31 +57,80 @@ def head(model: Any) -> Callable[[Tensor], Tensor]:
     return logits
 
 
-def token_logprobs(policy: Policy, ids: Tensor, mask: Tensor, temperature: float) -> Tensor:
-    """Log-prob of every token where `mask` is set, (B, T); zero elsewhere.
-
-    `ids` (B, T) hold prompt and completion, padded on the right: positions count from 0 and, the model being causal,
-    padding is never seen. `mask` (B, T) is set at completion tokens, never at the first position.
-    """
-    model = policy.causal_lm
-    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    with policy.autocast():
-        hidden = model.get_decoder()(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state
-        chosen = mask[:, 1:]
-        hidden, targets = hidden[:, :-1][chosen], ids[:, 1:][chosen]  # (N, H), (N,)
-        logits = head(model)
-        parts = []
-        for h, t in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
-            if torch.is_grad_enabled():
-                parts.append(checkpoint(_chunk, logits, h, t, temperature, use_reentrant=False))
-            else:
-                parts.append(_chunk(logits, h, t, temperature))
-    out = torch.zeros(ids.shape, device=ids.device, dtype=parts[0].dtype if parts else torch.float32)
-    return out.masked_scatter(mask, torch.cat(parts)) if parts else out
-
-
 def _chunk(logits: Callable[[Tensor], Tensor], hidden: Tensor, targets: Tensor, temperature: float) -> Tensor:
     z = logits(hidden)
     if temperature != 1.0:
         z = z / temperature
     return z.gather(-1, targets[:, None])[:, 0] - z.logsumexp(-1)
+
+
+def _padded(model: Any, tokens: Tokens) -> Tensor:
+    """The naive path, kept as the oracle: prompt and completion of every row, padded on the right, never seen there."""
+    device = tokens.ids.device
+    rows = [
+        [*tokens.prompts[p], *ids[mask].tolist()]
+        for p, ids, mask in zip(tokens.prompt_of, tokens.ids, tokens.mask, strict=True)
+    ]
+    width = max(len(r) for r in rows)
+    ids = torch.tensor([[*r, *[0] * (width - len(r))] for r in rows], device=device)
+    positions = torch.arange(width, device=device).expand_as(ids)
+    hidden = model.get_decoder()(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state  # (B, W, H)
+    first = torch.tensor([len(tokens.prompts[p]) for p in tokens.prompt_of], device=device)
+    chosen = (first[:, None] - 1 + torch.arange(tokens.ids.shape[1], device=device)).clamp(max=width - 1)  # (B, T)
+    return hidden.gather(1, chosen[..., None].expand(-1, -1, hidden.shape[-1]))[tokens.mask]
+
+
+def _packed(model: Any, tokens: Tokens) -> Tensor:
+    """Every prompt once and all its completions behind it, in one stream without padding."""
+    device = tokens.ids.device
+    stream, positions, prompts, rows = _stream(tokens)
+    seen = _seen(prompts, rows, tokens.prompt_of, len(stream), device)
+    with ours(model):
+        hidden = model.get_decoder()(
+            input_ids=torch.tensor([stream], device=device), position_ids=torch.tensor([positions], device=device),
+            use_cache=False, seen=seen,
+        ).last_hidden_state[0]  # (N, H)  # fmt: skip
+    last = [prompts[p][-1] for p in tokens.prompt_of]
+    before = [place for end, row in zip(last, rows, strict=True) for place in (end, *row[:-1])]
+    return hidden.index_select(0, torch.tensor(before, device=device))
+
+
+def _stream(tokens: Tokens) -> tuple[list[int], list[int], list[range], list[range]]:
+    """The stream's ids and positions, and the places of each prompt and of each row."""
+    ids: list[int] = []
+    positions: list[int] = []
+    prompts: list[range] = []
+    rows: list[range] = [range(0)] * len(tokens.prompt_of)
+    lengths = tokens.mask.sum(1).tolist()
+    completions = tokens.ids.tolist()
+    for p, prompt in enumerate(tokens.prompts):
+        prompts.append(range(len(ids), len(ids) + len(prompt)))
+        ids += prompt
+        positions += range(len(prompt))
+        for i, length in enumerate(lengths):
+            if tokens.prompt_of[i] == p:
+                rows[i] = range(len(ids), len(ids) + length)
+                ids += completions[i][:length]
+                positions += range(len(prompt), len(prompt) + length)
+    return ids, positions, prompts, rows
+
+
+def _seen(prompts: list[range], rows: list[range], prompt_of: Sequence[int], n: int, device: torch.device) -> Packed:
+    s, t = max(map(len, prompts)), max(map(len, rows))
+    own = [[*row, *[0] * (t - len(row))] for row in rows]
+    before = [[*[0] * (s - len(prompts[p])), *prompts[p]] for p in prompt_of]
+    padding = [[i >= s - len(prompts[p]) for i in range(s)] + [True] * t for p in prompt_of]  # own padding: by order
+    back = [0] * n
+    for lot, width, offset in ((prompts, s, 0), (rows, t, s * len(prompts))):
+        for i, places in enumerate(lot):
+            for j, place in enumerate(places):
+                back[place] = offset + i * width + j
+    order = torch.arange(s + t, device=device)
+    return Packed(
+        torch.tensor([[*p, *[0] * (s - len(p))] for p in prompts], device=device),
+        torch.tensor(own, device=device),
+        torch.tensor([[*b, *o] for b, o in zip(before, own, strict=True)], device=device),
+        order <= order[s:, None],
+        torch.tensor(padding, device=device),
+        torch.tensor(back, device=device),
+    )

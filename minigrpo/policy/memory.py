@@ -8,8 +8,8 @@ import torch
 LARGEST = {"cpu": 2048, "cuda": 16384, "mps": 4096}  # beyond it a device gains no speed
 
 
-def token_budget(config: Any, device: torch.device, longest: int) -> int:
-    """Tokens per micro-batch, a power of two; at least the longest row, which cannot be split.
+def token_budget(config: Any, device: torch.device) -> int:
+    """Tokens per micro-batch, a power of two.
 
     Derived from the memory the device has in all, never from what is free at the moment: two runs of one seed must
     split alike, or their sums differ in the last bit.
@@ -20,7 +20,7 @@ def token_budget(config: Any, device: torch.device, longest: int) -> int:
     budget = 512
     while budget * 2 * per_token <= _total(device) // 4 and budget < LARGEST[device.type]:
         budget *= 2
-    return max(budget, longest)
+    return budget
 
 
 def peak(device: torch.device) -> float:

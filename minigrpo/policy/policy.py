@@ -31,6 +31,7 @@ class Policy:
     quant: str  # "nf4" or "none"
     stop_ids: frozenset[int]
     context: int  # longest sequence the model takes
+    packed: bool  # trains on packed streams that share prompts; else on padded rows
     frozen_copy: bool = False  # the reference is an adapter called "reference", not the bare base
 
     @property
@@ -63,6 +64,6 @@ class Policy:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Casts the fp32 adapter down for each product; without it peft casts the activations up."""
-        if self.dtype == torch.float32 or self.dtype == torch.float64:
+        if self.dtype in (torch.float32, torch.float64):
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.dtype)

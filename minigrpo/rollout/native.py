@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from minigrpo.policy.attention import Seen, slots
+from minigrpo.policy.attention import Decode, Prefill, ours
 from minigrpo.policy.logprobs import head
 from minigrpo.policy.policy import Policy
 from minigrpo.policy.prompt import Renderer
@@ -50,7 +50,7 @@ class NativeEngine:
         if forced is not None:
             max_tokens = max(len(f) for f in forced)
         u = uniforms(seeds, max_tokens) if temperature else None
-        with slots(self.policy.causal_lm), self.policy.autocast():
+        with ours(self.policy.causal_lm), self.policy.autocast():
             tokens, logprobs = self._decode(prompts, n, max_tokens, temperature, u, stop, forced, progress)
         rows = rows_of(tokens.tolist(), logprobs.tolist(), stop, forced)
         return rows, Handle([[*prompts[i // n], *r.ids] for i, r in enumerate(rows)])
@@ -96,7 +96,7 @@ class NativeEngine:
             cache.advance()
             hidden = decoder(
                 input_ids=token[:, None], position_ids=(lengths[live] + t)[:, None], past_key_values=cache,
-                use_cache=True, seen=Seen(lengths[live], cache.first),
+                use_cache=True, seen=Decode(lengths[live], cache.first),
             ).last_hidden_state  # fmt: skip
             logits = to_logits(hidden[:, -1])
         return tokens, logprobs
@@ -166,7 +166,7 @@ def _prefill(decoder: Any, prompts: list[list[int]], cache: Slots, device: torch
         ids = torch.tensor([[*p, *[0] * (width - len(p))] for p in some], device=device)  # causal: padding is not seen
         positions = torch.arange(width, device=device).expand_as(ids)
         hidden = decoder(
-            input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True, seen=Seen(None, cache.first)
+            input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True, seen=Prefill()
         ).last_hidden_state
         ends.append(hidden[torch.arange(len(some)), torch.tensor(cache.prompts) - 1])
     cache.prompts = None
