@@ -64,7 +64,7 @@ A LoRA adapter trained with GRPO by minigrpo.
 | base | {base.name} ({base.source}{" " + base.revision if base.revision else ""}), weights {base.hash[:16]} |
 | task | `{config.task}` |
 | reward | `{" + ".join(config.reward)}` |
-| recipe | {config.recipe}: {config.steps} steps of {config.prompts_per_step} prompts x {config.group_size} completions |
+| recipe | {config.recipe}: {config.steps} steps, {config.prompts_per_step} prompts x {config.group_size} completions |
 | adapter | LoRA r={config.lora_r}, alpha={config.lora_alpha}, learning rate {config.lr:g}, seed {config.seed} |
 
 `minigrpo.json` holds what its prompts need: system prompt, template options, stop tokens.

@@ -85,7 +85,9 @@ class Config(BaseModel):
         return self.model_copy(update=empty)
 
 
-def load(file: str | Path | None = None, values: Mapping[str, Any] | None = None, sets: list[str] | None = None) -> Config:
+def load(
+    file: str | Path | None = None, values: Mapping[str, Any] | None = None, sets: list[str] | None = None
+) -> Config:
     """YAML file < values (from flags; None is unset) < "key=value" texts. Raises UserError."""
     merged: dict[str, Any] = dict(_read(Path(file))) if file else {}
     merged |= {k: v for k, v in (values or {}).items() if v is not None}
@@ -123,7 +125,9 @@ def _allowed(key: str) -> str:
     schema |= next((s for s in schema.get("anyOf", []) if s.get("type") != "null"), {})
     signs = {"minimum": ">=", "maximum": "<=", "exclusiveMinimum": ">", "exclusiveMaximum": "<"}
     bounds = [f"{sign} {schema[k]}" for k, sign in signs.items() if k in schema]
-    kind = " or ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("const", schema.get("type", "")))
+    kind = (
+        " or ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("const", schema.get("type", "")))
+    )
     text = f"{key} takes {kind} {' and '.join(bounds)}".rstrip()
     return f"{text} ({field.description})" if field.description else text
 
@@ -145,10 +149,10 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not allowed")
-        return super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [self.construct_object(k) for k, _ in node.value]  # type: ignore[no-untyped-call]
+        keys = [self.construct_object(k) for k, _ in node.value]
         twice = next((k for k in keys if keys.count(k) > 1), None)
         if twice is not None:
             raise yaml.YAMLError(f"{twice!r} is given twice")
@@ -163,7 +167,9 @@ def _read(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}", "give the path of a YAML file") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}", "one `key: value` a line") from None
+        raise UserError(
+            f"{path} is not valid YAML: {' '.join(str(error).split())}", "one `key: value` a line"
+        ) from None
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):

@@ -1,16 +1,22 @@
 """Base and adapter on the same held-out examples, greedily, under the same prompt: what was really learnt."""
 
+import json
 import math
+import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from rich.table import Table
 
 from minigrpo.metrics import mean
 from minigrpo.policy.policy import Policy
 from minigrpo.rewards.scoring import score
 from minigrpo.rollout.engine import Engine
-from minigrpo.types import Completion, Example, Group, Part, Score, Span
+from minigrpo.rollout.plans import completion
+from minigrpo.types import Completion, Example, Group, Part, Score
 
 LOT = 64  # prompts answered at once
 
@@ -60,8 +66,7 @@ def answer(
         prompts = [engine.encode(e) for e in some]
         rows, _ = engine.generate(prompts, 1, max_tokens=max_tokens, temperature=0.0, seeds=[0] * len(some))
         groups = [
-            Group(e.id, e, p, [Completion(r.ids, engine.decode(r.ids), [Span("answer", 0, len(r.ids))], r.finish, r.logprobs)], max_tokens)
-            for e, p, r in zip(some, prompts, rows, strict=True)
+            Group(e.id, e, p, [completion(engine, r)], max_tokens) for e, p, r in zip(some, prompts, rows, strict=True)
         ]
         scored, _ = score(groups, [part])
         completions += [g.completions[0] for g in scored]
@@ -78,13 +83,10 @@ def compare(
     report: Callable[[int, int], None] = lambda done, of: None,
 ) -> tuple[Answers, Answers]:
     """The base's answers and the adapter's, in one process and in lots of the same shape."""
-    both = []
-    for i, weights in enumerate((policy.bare(), nullcontext())):
-        with weights:
-            both.append(
-                answer(engine, examples, part, max_tokens, lambda done, of, i=i: report(done + i * of, 2 * of))  # type: ignore[misc]
-            )
-    return both[0], both[1]
+    with policy.bare():
+        base = answer(engine, examples, part, max_tokens, lambda done, of: report(done, 2 * of))
+    adapter = answer(engine, examples, part, max_tokens, lambda done, of: report(of + done, 2 * of))
+    return base, adapter
 
 
 def document(run: str, task: str, asked: int, part: Part, base: Answers, adapter: Answers) -> dict[str, Any]:
@@ -121,3 +123,40 @@ def mcnemar(base: Sequence[float], adapter: Sequence[float]) -> float:
     n = better + worse
     tail = sum(math.comb(n, k) for k in range(min(better, worse) + 1)) / 2**n
     return min(1.0, 2.0 * tail)
+
+
+def keep(run: Path, result: Mapping[str, Any]) -> Path:
+    """Put a result into the run's eval/ folder."""
+    folder = run / "eval"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.json"
+    path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    return path
+
+
+def table(result: Mapping[str, Any]) -> Table:
+    """Base and adapter side by side, for people."""
+    found = Table(title=f"{result['n']} held-out examples, greedy", title_justify="left")
+    for name in ("", "strict", "lenient", "95 % interval", "cut off", "tokens"):
+        found.add_column(name, justify="left" if not name else "right")
+    for side in ("base", "adapter"):
+        r = result[side]
+        lenient = "-" if r["lenient"] is None else f"{r['lenient']:.0%}"
+        low, high = r["interval"]
+        interval = f"{low:.0%} to {high:.0%} {result['main']}"
+        found.add_row(side, f"{r['strict']:.0%}", lenient, interval, f"{r['cut']:.0%}", f"{r['mean_tokens']:.1f}")
+    return found
+
+
+def in_words(result: Mapping[str, Any]) -> str:
+    """How much of the gain is knowing, how much is form; and whether it could be luck."""
+    base, adapter = result["base"], result["adapter"]
+    luck = f"Chance alone would do this with probability {result['paired_p']:.2g} (exact McNemar)."
+    if base["lenient"] is None or adapter["lenient"] is None:
+        return f"{100 * (adapter['strict'] - base['strict']):+.0f} points. {luck}"
+    right = 100 * (adapter["lenient"] - base["lenient"])
+    form = 100 * (adapter["strict"] - base["strict"]) - right
+    return (
+        f"Right answers: {right:+.0f} points (lenient: the last number counts). "
+        f"Form alone: {form:+.0f} points (strict, the number and nothing else, gained that much more). {luck}"
+    )

@@ -89,7 +89,8 @@ def from_line(line: str) -> Event | None:
         raw = json.loads(line)
         kind = _KINDS[raw["event"]]
         known = {f.name for f in dataclasses.fields(kind)}
-        return kind(**{k: v for k, v in raw.items() if k in known})
+        event: Event = kind(**{k: v for k, v in raw.items() if k in known})
+        return event
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -19,7 +19,6 @@ from minigrpo.runfolder import group_line
 from minigrpo.types import Example, Group, Part, Spread
 from minigrpo.update import Recipe, Report, update
 
-
 BROKEN_LIMIT = 3
 
 
@@ -44,14 +43,14 @@ def train(
     report: Report,
 ) -> Iterator[Event]:
     """Yields a Step after each optimizer update, `at` moved on; Warned before it where something went wrong."""
+    rows = config.prompts_per_step * config.group_size
     for step in range(at.step + 1, config.steps + 1):
         watch = Watch()
         with watch("rollout"):
             drawn = draw(examples, recipe, config, at.history, step)  # 1 draw examples
-            rows = len(drawn) * config.group_size
             sampling = Sampling(
                 config.group_size, config.max_tokens, config.temperature, config.seed, step,
-                lambda done, rows=rows: report("sampling", done, rows),
+                lambda done: report("sampling", done, rows),
             )  # fmt: skip
             groups = recipe.plan(engine, drawn, sampling)  # 2 rollout
         with watch("score"):
@@ -115,4 +114,6 @@ def _warnings(step: int, failures: Sequence[Failure], broken: int) -> Iterator[W
         message = f"{len(failures)} completions could not be scored; first: {first.name} on {first.example_id}"
         yield Warned(step, "reward failed", f"{message}\n{first.traceback}", "mend the reward; these count as 0")
     if broken:
-        yield Warned(step, "not finite", "the gradient was not finite; this update was skipped", "lower lr, or dtype=fp32")
+        yield Warned(
+            step, "not finite", "the gradient was not finite; this update was skipped", "lower lr, or dtype=fp32"
+        )

@@ -5,14 +5,14 @@ import datetime
 import hashlib
 import logging
 import shutil
-import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from minigrpo import checkpoint, config as configs, evaluate, runfolder, sinks, spec
+from minigrpo import checkpoint, evaluate, runfolder, sinks, spec
+from minigrpo import config as configs
 from minigrpo.algo import advantage, aggregate, keep, kl, ratio, reweight, sampler, shaping, surrogate
 from minigrpo.config import Config
 from minigrpo.desk import Abandoned, Desk
@@ -62,6 +62,7 @@ class Session:
     at: Progress
     desk: Desk
     tell: Callable[[Event], None]
+    answers: list[evaluate.Answers] = dataclasses.field(default_factory=list)  # of the first and the last evaluation
     value: float | None = None  # the main score of the last evaluation, if it was after this very step
 
 
@@ -142,7 +143,9 @@ def _load(
     )
     renderer = make_renderer(policy, config, datetime.date.fromisoformat(facts["date"]))
     engine, notice = make_engine(policy, renderer, config)
-    job = dataclasses.replace(job, train=fitting(job.train, renderer, policy, config), test=prefilled(job.test, renderer))
+    job = dataclasses.replace(
+        job, train=fitting(job.train, renderer, policy, config), test=prefilled(job.test, renderer)
+    )
     optimizer = torch.optim.AdamW(policy.trainable(), lr=config.lr, weight_decay=config.weight_decay)
     at = checkpoint.load(found.path, policy, optimizer) if found else Progress()
     if notice:
@@ -203,6 +206,7 @@ def _evaluate(s: Session) -> None:
     found = evaluate.answer(
         s.engine, s.job.test, part, config.answer_tokens, lambda done, of: s.desk.report("evaluating", done, of)
     )
+    s.answers = [*s.answers[:1], found]  # the first and the last are compared
     scores = found.main(part.lenient)
     s.value = sum(scores) / len(scores)
     s.tell(Evaluated(s.at.step, len(scores), found.strict, found.lenient, found.cut, found.mean_tokens))
@@ -224,7 +228,9 @@ def _end(s: Session) -> int:
         _save(s)
     if done:
         s.desk.report("saving", 0, 1)
-        runfolder.save_adapter(s.run, lambda folder: checkpoint.save_adapter(folder, s.policy, s.renderer, s.job.config))
+        runfolder.save_adapter(
+            s.run, lambda folder: checkpoint.save_adapter(folder, s.policy, s.renderer, s.job.config)
+        )
         s.tell(Saved(s.at.step, str(s.run / "adapter")))
     state, reason = ("finished", "") if done else ("stopped", s.desk.stop)
     s.tell(Ended(s.at.step, state, reason))
@@ -242,7 +248,9 @@ def make_engine(policy: Policy, renderer: prompt.Renderer, config: Config) -> tu
     """The engine a config asks for, and a notice where `auto` had to take the slow one."""
     able = attention.supported(policy.causal_lm)
     if config.engine == "native" and not able:
-        raise UserError(f"the native engine cannot run {type(policy.causal_lm).__name__}", "leave engine=auto, or engine=hf")
+        raise UserError(
+            f"the native engine cannot run {type(policy.causal_lm).__name__}", "leave engine=auto, or engine=hf"
+        )
     if config.engine == "hf" or not able:
         notice = "" if able else f"{type(policy.causal_lm).__name__} runs on the slower engine (transformers generate)"
         return HfEngine(policy, renderer), notice
@@ -268,5 +276,7 @@ def fitting(examples: Sequence[Example], renderer: prompt.Renderer, policy: Poli
             f"the model takes {policy.context} in all",
         )
     if len(kept) < len(examples):
-        log.warning("%d of %d prompts are longer than %d tokens and left out", len(examples) - len(kept), len(examples), limit)
+        log.warning(
+            "%d of %d prompts are longer than %d tokens and left out", len(examples) - len(kept), len(examples), limit
+        )
     return prefilled(kept, renderer)

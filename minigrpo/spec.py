@@ -33,7 +33,7 @@ def parse(text: str) -> Spec:
     head, sep, tail = text.partition(".py:")
     if sep and "(" not in head:
         file, name = head + ".py", tail
-    hint = 'write name(knob=value), for instance clip(low=0.2, high=0.28); text goes in quotes'
+    hint = "write name(knob=value), for instance clip(low=0.2, high=0.28); text goes in quotes"
     try:
         node = ast.parse(name, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -46,7 +46,9 @@ def parse(text: str) -> Spec:
         args = tuple(ast.literal_eval(a) for a in node.args)
         kwargs = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
     except (ValueError, TypeError, RecursionError, MemoryError):
-        raise UserError(f"cannot read the arguments of {text!r}", "arguments are literals: numbers, 'text', True, lists") from None
+        raise UserError(
+            f"cannot read the arguments of {text!r}", "arguments are literals: numbers, 'text', True, lists"
+        ) from None
     if len(kwargs) != len(node.keywords):
         raise UserError(f"a knob is given twice in {text!r}", hint)
     return Spec(file, node.func.id, args, kwargs)
@@ -60,7 +62,7 @@ def build(text: str, seam: ModuleType) -> Callable[..., Any]:
 def bind(spec: Spec, seam: ModuleType) -> Callable[..., Any]:
     """As `build`, from a parsed text."""
     functions = public(_load(spec.file) if spec.file else seam)
-    where = spec.file or seam.__name__.rsplit(".", 1)[-1]
+    where = spec.file or seam.__name__.rsplit(".", 1)[-1].removesuffix("s")
     if spec.name not in functions:
         raise UserError(f"no {where} called {spec.name!r}", nearest(spec.name, functions))
     function = functions[spec.name]
@@ -85,7 +87,7 @@ def bind(spec: Spec, seam: ModuleType) -> Callable[..., Any]:
 def public(module: ModuleType) -> dict[str, Callable[..., Any]]:
     """A seam's options: its public functions, and those it names in __all__."""
     listed = getattr(module, "__all__", None)
-    found = {}
+    found: dict[str, Callable[..., Any]] = {}
     for name, value in vars(module).items():
         own = name in listed if listed is not None else getattr(value, "__module__", None) == module.__name__
         if own and not name.startswith("_") and inspect.isfunction(value):

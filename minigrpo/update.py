@@ -63,7 +63,9 @@ def update(
         penalties, clipped = penalties + penalty, clipped + cut
         tokens, done = tokens + int(b.tokens.mask.sum()), done + len(lot)
     if step == 1 and (penalties if kl is None else kl) != 0.0:
-        raise RunFailed("the policy differs from its reference before training; the base or adapter is not what it seems")
+        raise RunFailed(
+            "the policy differs from its reference before training; the base or adapter is not what it seems"
+        )
     norm = learn(policy, optimizer, config, step) if rows else 0.0  # 12 optimizer step
     return {
         "policy/kl": penalties / max(1, tokens) if kl is None else kl,

@@ -15,8 +15,8 @@ from minigrpo.rollout.sampling import choose, draw, uniforms
 PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13, 14], [3]]
 SIZES: dict[str, Any] = dict(
     vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-    num_key_value_heads=2, head_dim=8, max_position_embeddings=512, bos_token_id=256, eos_token_id=257, pad_token_id=257,
-    initializer_range=0.2,
+    num_key_value_heads=2, head_dim=8, max_position_embeddings=512, bos_token_id=256, eos_token_id=257,
+    pad_token_id=257, initializer_range=0.2,
 )  # fmt: skip
 FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2": {},

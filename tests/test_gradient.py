@@ -1,4 +1,4 @@
-"""The gradient of a step: the same however it is packed or split, right against a textbook loss, and down to the stop."""
+"""The gradient of a step: the same however it is packed or split, a textbook's, and down to the stop token."""
 
 import dataclasses
 import functools
@@ -133,7 +133,7 @@ def test_packed_equals_padded(kind: str, tiny_folder: Path, tmp_path: Path) -> N
 
 
 def test_skipping_groups_without_spread_changes_nothing(tiny_folder: Path) -> None:
-    policy, (built, config) = doubled(tiny_folder), recipe()
+    policy, (built, _) = doubled(tiny_folder), recipe()
     groups = make_groups()
     flat = [dataclasses.replace(c, reward=1.0) for c in groups[1].completions]
     groups[1] = dataclasses.replace(groups[1], completions=flat)
@@ -161,7 +161,7 @@ def test_gradient_flows_to_the_stop_token(tiny_folder: Path) -> None:
 def test_gradients_after_a_rollout_equal_those_before(tiny_folder: Path, quant: str) -> None:
     """bitsandbytes on some CPUs repacks 4-bit weights in the first pass without gradients, and then loses gradients."""
     pytest.importorskip("bitsandbytes")
-    policy, (built, config) = tiny_policy(tiny_folder, dtype="bf16", stir=0.05, quant=quant), recipe()
+    policy, (built, _) = tiny_policy(tiny_folder, dtype="bf16", stir=0.05, quant=quant), recipe()
     assert policy.quant == quant
     rows = rows_of(make_groups(), built)
     before = gradient(policy, [rows], built)

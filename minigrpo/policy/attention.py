@@ -107,7 +107,9 @@ def _decode(query: Tensor, key: Tensor, value: Tensor, scale: float | None, wind
 
 
 def _packed(query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None, seen: Packed) -> Tensor:
-    prompts = _causal(*(_take(x, seen.prompts) for x in (query, key, value)), scale, window)  # (P, H, Tp, D)
+    prompts = _causal(
+        _take(query, seen.prompts), _take(key, seen.prompts), _take(value, seen.prompts), scale, window
+    )  # (P, H, Tp, D)
     mask = seen.mask & seen.padding[:, None]  # (B, T, S + T)
     if window:
         t, s = seen.mask.shape

@@ -1,10 +1,13 @@
 """Loads a policy with transformers, peft and bitsandbytes: device, compute type, 4-bit base, adapter."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, GenerationConfig
+
+from transformers.utils import logging as transformers_logging
 
 from minigrpo.config import Config
 from minigrpo.errors import UserError
@@ -16,9 +19,14 @@ from minigrpo.policy.resolve import resolve
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
-def load(config: Config, offline: bool = False) -> Policy:
-    """The policy that a config describes: its base, quantised or not, under a fresh or given adapter."""
+def load(config: Config, offline: bool = False, learns: bool = True) -> Policy:
+    """The policy that a config describes: its base, quantised or not, under a fresh or given adapter.
+
+    One that only answers (`learns` false) needs no copy of a given adapter as its reference.
+    """
     base = resolve(config.model, offline)
+    if not sys.stderr.isatty():
+        transformers_logging.disable_progress_bar()
     device = pick_device()
     dtype = pick_dtype(device) if config.dtype == "auto" else DTYPES[config.dtype]
     tokenizer = AutoTokenizer.from_pretrained(base.path, local_files_only=True)
@@ -26,14 +34,17 @@ def load(config: Config, offline: bool = False) -> Policy:
     model, quant = _model(base, device, dtype, config.quant)
     prompt.check_vocabulary(tokenizer, model)
     stop_ids = prompt.stop_ids(tokenizer, model.generation_config, config.template_kwargs)
-    model.generation_config = GenerationConfig()  # what it says of sampling or stopping would fill in where ours is silent
+    model.generation_config = (
+        GenerationConfig()
+    )  # what it says of sampling or stopping would fill in where ours is silent
     _check_head(model, device)
     if config.adapter:
-        peft_model, frozen_copy = lora.start_from(model, Path(config.adapter))
+        peft_model, frozen_copy = lora.start_from(model, Path(config.adapter), learns)
     else:
-        peft_model, frozen_copy = lora.fresh(
-            model, config.lora_r, config.lora_alpha, config.lora_dropout, config.lora_targets, config.seed
-        ), False
+        peft_model, frozen_copy = (
+            lora.fresh(model, config.lora_r, config.lora_alpha, config.lora_dropout, config.lora_targets, config.seed),
+            False,
+        )
     peft_model.eval()
     context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 1 << 30)
     packed = config.train_path != "naive" and attention.supported(model)
@@ -60,7 +71,9 @@ def _model(base: Base, device: torch.device, dtype: torch.dtype, quant: str) -> 
     config = AutoConfig.from_pretrained(base.path, local_files_only=True)
     already = getattr(config, "quantization_config", None)
     if already and quant == "none":
-        raise UserError(f"{base.name} is stored in 4 bits, so quant=none cannot be had", "use quant=auto, or its 16-bit original")
+        raise UserError(
+            f"{base.name} is stored in 4 bits, so quant=none cannot be had", "use quant=auto, or its 16-bit original"
+        )
     if quant == "auto":
         quant = "nf4" if device.type == "cuda" else "none"
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", "local_files_only": True}
@@ -94,5 +107,6 @@ def _check_head(model: Any, device: torch.device) -> None:
     ours = head(model)(model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state[0])
     if not torch.allclose(ours, theirs, rtol=1e-2, atol=1e-2):
         raise UserError(
-            f"{type(model).__name__} turns hidden states into logits in a way minigrpo does not know", "choose another model"
+            f"{type(model).__name__} turns hidden states into logits in a way minigrpo does not know",
+            "choose another model",
         )

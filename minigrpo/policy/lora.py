@@ -12,6 +12,8 @@ from safetensors.torch import load_file
 
 from minigrpo.errors import UserError
 
+OTHER_BASE = "was it trained on another base, or with another lora_r?"
+
 
 def fresh(model: Any, r: int, alpha: int, dropout: float, targets: str | Sequence[str], seed: int) -> PeftModel:
     """The model with a new adapter, which changes nothing yet: B is zero. A is drawn from `seed`."""
@@ -23,18 +25,34 @@ def fresh(model: Any, r: int, alpha: int, dropout: float, targets: str | Sequenc
     try:
         return get_peft_model(model, config)
     except ValueError as error:
-        raise UserError(f"lora_targets={targets!r}: {_first_line(error)}", "name modules of the model, or all-linear") from None
+        raise UserError(
+            f"lora_targets={targets!r}: {_first_line(error)}", "name modules of the model, or all-linear"
+        ) from None
 
 
-def start_from(model: Any, folder: Path) -> tuple[PeftModel, bool]:
-    """The model with a trained adapter that goes on learning, and whether a frozen copy of it is the reference."""
+def start_from(model: Any, folder: Path, learns: bool) -> tuple[PeftModel, bool]:
+    """The model with a trained adapter; whether a frozen copy of it is the reference, which learning on needs."""
     weights = check(folder)
-    peft_model = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
-    zero = all(not torch.any(w) for k, w in weights.items() if "lora_B" in k)
+    try:
+        peft_model = PeftModel.from_pretrained(model, str(folder), is_trainable=learns)
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"the adapter in {folder} does not fit the model: {_first_line(error)}", OTHER_BASE) from None
+    zero = not learns or all(not torch.any(w) for k, w in weights.items() if "lora_B" in k)
     if not zero:
         peft_model.load_adapter(str(folder), adapter_name="reference", is_trainable=False)
         peft_model.set_adapter("default")
     return peft_model, not zero
+
+
+def base_name(folder: Path) -> str:
+    """The base that an adapter made elsewhere names. Raises UserError."""
+    check(folder)
+    name = json.loads((folder / "adapter_config.json").read_text("utf-8")).get("base_model_name_or_path")
+    if not isinstance(name, str) or not name:
+        raise UserError(
+            f"{folder} does not say which base it belongs to", "add base_model_name_or_path to adapter_config.json"
+        )
+    return name
 
 
 def check(folder: Path) -> dict[str, torch.Tensor]:
@@ -62,13 +80,13 @@ def load_into(model: PeftModel, folder: Path) -> None:
     tensors = check(folder)
     own = {k: p for k, p in model.named_parameters() if p.requires_grad}
     if len(own) != len(tensors):
-        raise UserError(f"{folder} has {len(tensors)} adapter tensors, the model {len(own)}", "another base or lora_r?")
+        raise UserError(f"{folder} has {len(tensors)} adapter tensors, the model {len(own)}", OTHER_BASE)
     try:
         result = set_peft_model_state_dict(model, tensors, adapter_name="default")
     except RuntimeError as error:
-        raise UserError(f"the adapter in {folder} does not fit: {_first_line(error)}", "another base or lora_r?") from None
+        raise UserError(f"the adapter in {folder} does not fit: {_first_line(error)}", OTHER_BASE) from None
     if result.unexpected_keys:
-        raise UserError(f"{folder} holds tensors the model has no place for", "another base or lora_targets?")
+        raise UserError(f"{folder} holds tensors the model has no place for", OTHER_BASE)
 
 
 def save(model: PeftModel, folder: Path) -> None:

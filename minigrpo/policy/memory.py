@@ -18,7 +18,7 @@ def token_budget(config: Any, device: torch.device) -> int:
     h, inner = text.hidden_size, getattr(text, "intermediate_size", 4 * text.hidden_size)
     per_token = text.num_hidden_layers * (60 * h + 16 * inner)  # bytes of activations kept for the backward pass
     budget = 512
-    while budget * 2 * per_token <= _total(device) // 4 and budget < LARGEST[device.type]:
+    while budget * 2 * per_token <= total(device) // 4 and budget < LARGEST[device.type]:
         budget *= 2
     return budget
 
@@ -37,7 +37,8 @@ def peak(device: torch.device) -> float:
     return float(used if os.uname().sysname == "Darwin" else used * 1024)
 
 
-def _total(device: torch.device) -> int:
+def total(device: torch.device) -> int:
+    """All the memory of a device, in bytes."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     if device.type == "mps":

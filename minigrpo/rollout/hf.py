@@ -55,7 +55,10 @@ class HfEngine:
         )  # fmt: skip
         with self.policy.autocast():
             out = self.policy.causal_lm.generate(
-                input_ids=ids, attention_mask=seen, generation_config=settings, logits_processor=LogitsProcessorList([pick])
+                input_ids=ids,
+                attention_mask=seen,
+                generation_config=settings,
+                logits_processor=LogitsProcessorList([pick]),
             )
         tokens, logprobs = out[:, longest:].tolist(), torch.stack(pick.logprobs, 1).tolist()
         rows = rows_of(tokens, logprobs, stop, forced)

@@ -1,0 +1,264 @@
+"""The command line: thin verbs over the rooms. stdout carries results; with --json exactly one document."""
+
+import json
+import logging
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from minigrpo import __version__
+from minigrpo.errors import RunFailed, UserError, nearest
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Teach a small language model with GRPO, on one GPU or none.",
+)  # fmt: skip
+
+Run = Annotated[Path, typer.Argument(help="a run folder")]
+Trained = Annotated[Path, typer.Argument(metavar="RUN_OR_ADAPTER", help="a run folder, or a PEFT adapter folder")]
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout, all else on stderr")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="any option of the config; repeatable")
+]
+
+
+def main() -> int:
+    """Runs a verb; the exit code: 0 ok, 1 the run failed, 2 wrong usage or input, 130/143 stopped by a signal."""
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("minigrpo").setLevel(logging.INFO)
+    try:
+        code = app(standalone_mode=False)
+    except UserError as error:
+        return _complain(error.message, error.hint)
+    except typer.exceptions.TyperException as error:
+        return _complain(error.format_message(), _usage())
+    except RunFailed as error:
+        _complain("the run failed", str(error))
+        return 1
+    except (KeyboardInterrupt, typer.exceptions.Abort):
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+def _complain(message: str, hint: str) -> int:
+    print(f"error: {message}", *([f"  fix: {hint}"] if hint else []), sep="\n", file=sys.stderr)
+    return 2
+
+
+def _usage() -> str:
+    verbs = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
+    asked = next((a for a in sys.argv[1:] if not a.startswith("-")), "")
+    if asked in verbs:
+        return f"see: minigrpo {asked} --help"
+    return nearest(asked, verbs) if asked else "see: minigrpo --help"
+
+
+@app.callback()
+def _options(
+    offline: Annotated[bool, typer.Option("--offline", help="never reach for the network")] = False,
+    version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.exceptions.Exit
+    if offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported, which reads it once
+        os.environ["MINIGRPO_OFFLINE"] = "1"
+
+
+def _offline() -> bool:
+    return os.environ.get("MINIGRPO_OFFLINE") == "1" or os.environ.get("HF_HUB_OFFLINE", "").lower() in (
+        "1",
+        "true",
+        "yes",
+        "on",
+    )
+
+
+def _screen(as_json: bool = False) -> Any:
+    from rich.console import Console
+
+    return Console(stderr=as_json)
+
+
+def _print(document: Any) -> None:
+    from minigrpo.events import finite
+
+    print(json.dumps(finite(document), ensure_ascii=False))
+
+
+@app.command()
+def demo(
+    steps: Annotated[int, typer.Option(min=1, help="optimizer updates")] = 32,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    out: Annotated[str | None, typer.Option(help="the run folder; default runs/demo-<time>")] = None,
+    no_panel: Annotated[bool, typer.Option("--no-panel", hidden=True)] = False,
+    as_json: Json = False,
+) -> int:
+    """A real 135M model learns sums in a few minutes; see it before and after."""
+    from minigrpo import demo as it
+
+    _, code, result = it.run(
+        it.config(steps, seed, out), _screen(as_json), command=shlex.join(sys.argv), offline=_offline()
+    )
+    if as_json and result:
+        _print(result)
+    return code
+
+
+@app.command()
+def train(
+    config: Annotated[Path | None, typer.Argument(metavar="[CONFIG.yaml]", help="options in a file")] = None,
+    model: Annotated[str | None, typer.Option(help="smollm2, a hub id, or a folder")] = None,
+    task: Annotated[str | None, typer.Option(help="what is asked: a task spec")] = None,
+    reward: Annotated[list[str] | None, typer.Option(help="what is good: a reward spec; repeatable")] = None,
+    recipe: Annotated[str | None, typer.Option(help="which paper; see: minigrpo options")] = None,
+    backend: Annotated[str | None, typer.Option(help="whose loop trains")] = None,
+    loader: Annotated[str | None, typer.Option(help="who loads the weights")] = None,
+    sets: Sets = None,
+    out: Annotated[str | None, typer.Option(help="the run folder; default runs/<recipe>-<time>")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="print the resolved config and stop")] = False,
+    no_probe: Annotated[bool, typer.Option("--no-probe", hidden=True)] = False,
+) -> int:
+    """Train a new run. Options: file < flags < --set."""
+    from minigrpo import config as configs
+
+    values = {
+        "model": model,
+        "task": task,
+        "reward": reward,
+        "recipe": recipe,
+        "backend": backend,
+        "loader": loader,
+        "out": out,
+    }
+    settings = configs.load(config, values, sets)
+    if explain:
+        print(configs.dump(settings.resolve()), end="")
+        return 0
+    from minigrpo import session, sinks
+
+    return session.start(settings, sinks.console(_screen()), command=shlex.join(sys.argv), offline=_offline())[1]
+
+
+@app.command()
+def resume(run: Run) -> int:
+    """Go on with a stopped or crashed run."""
+    from minigrpo import session, sinks
+
+    return session.resume(run, sinks.console(_screen()), offline=_offline())
+
+
+@app.command("eval")
+def evaluation(
+    run: Trained,
+    task: Annotated[str | None, typer.Option(help="a task spec; default: the run's")] = None,
+    reward: Annotated[str | None, typer.Option(help="a reward spec; default: the run's first")] = None,
+    n: Annotated[int, typer.Option("--n", min=1, help="held-out examples at most")] = 200,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> int:
+    """Base and adapter on the same held-out examples: greedy, same prompt, same limit."""
+    from minigrpo import evaluate, trained
+
+    it = trained.open_trained(run, _offline(), sets or [])
+    task = task or it.config.eval_task or it.config.task
+    part, examples = trained.questions(it, task, reward or it.config.reward[0], n)
+    base, adapter = evaluate.compare(it.policy, it.engine, examples, part, it.config.answer_tokens)
+    result = evaluate.document(str(run), task, n, part, base, adapter)
+    if (run / "run.json").exists():
+        evaluate.keep(run, result)
+    if as_json:
+        _print(result)
+        return 0
+    screen = _screen()
+    screen.print(evaluate.table(result))
+    print(evaluate.in_words(result))
+    return 0
+
+
+@app.command()
+def chat(
+    run: Trained,
+    prompt: Annotated[str | None, typer.Option(help="ask this once, instead of a conversation")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="length of an answer")] = 256,
+    as_json: Json = False,
+) -> int:
+    """Talk to base and adapter side by side."""
+    from minigrpo import chat as it
+    from minigrpo import trained
+    from minigrpo.sinks import plain
+
+    if as_json and prompt is None:
+        raise UserError("--json needs --prompt", "a conversation is not one document")
+    opened = trained.open_trained(run, _offline())
+    if prompt is None:
+        print("an empty line starts afresh, Ctrl-D ends")
+        it.converse(
+            opened, lambda: input("you      > "), lambda name, text: print(f"{name:8} > {plain(text)}"), max_tokens
+        )
+        return 0
+    answers = it.once(opened, prompt, max_tokens)
+    if as_json:
+        _print(answers)
+    else:
+        print(f"base     > {plain(answers['base'])}\nadapter  > {plain(answers['adapter'])}")
+    return 0
+
+
+@app.command()
+def runs(folder: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path("runs"), as_json: Json = False) -> int:
+    """List the runs in a folder."""
+    from minigrpo import runfolder, show
+
+    found = runfolder.runs(folder)
+    if as_json:
+        _print(found)
+    else:
+        _screen().print(show.listing(found))
+    return 0
+
+
+@app.command("show")
+def show_run(run: Run, as_json: Json = False) -> int:
+    """A run at a glance: state, last step, evaluations, warnings."""
+    from minigrpo import runfolder, show
+
+    found = runfolder.summary(run)
+    if as_json:
+        _print(show.document(found))
+    else:
+        print(show.in_words(found))
+    return 0
+
+
+@app.command()
+def options(as_json: Json = False) -> int:
+    """Every task, reward, algorithm part and recipe that can be named."""
+    from minigrpo import show
+
+    found = show.options()
+    if as_json:
+        _print(found)
+    else:
+        print(show.options_in_words(found))
+    return 0
+
+
+@app.command()
+def doctor(as_json: Json = False) -> int:
+    """Versions, device, threads, and what to mend."""
+    from minigrpo import doctor as it
+    from minigrpo import show
+
+    found = it.examine()
+    if as_json:
+        _print(found)
+    else:
+        print(show.health(found))
+    return 0

@@ -1,0 +1,95 @@
+"""The first minute: a small model learns sums on this machine, and shows what it could do before and after."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from minigrpo import config as configs
+from minigrpo import evaluate, session, sinks
+from minigrpo.config import Config
+from minigrpo.rewards.scoring import score
+from minigrpo.rollout.engine import Sampling
+from minigrpo.sinks import plain
+from minigrpo.types import Example, Group
+
+EXAMPLES = 3  # groups shown before and after
+SHOWN = 4  # completions of each
+
+
+def config(steps: int, seed: int, out: str | None) -> Config:
+    """What the demo trains."""
+    return configs.build({
+        "model": "smollm2", "task": "arithmetic(high=15, prompt='{a} {op} {b} = ? Reply with only the number.')",
+        "reward": ["number(lenient=True)"], "steps": steps, "seed": seed, "out": out, "prompts_per_step": 8,
+        "group_size": 8, "max_tokens": 16, "eval_max_tokens": 32, "eval_n": 200, "lr": 5e-4, "save_every": 10,
+    })  # fmt: skip
+
+
+def run(settings: Config, screen: Console, *, command: str, offline: bool) -> tuple[Path, int, dict[str, Any] | None]:
+    """Train, and tell on `screen` what changed: the run folder, the exit code, and the evaluation (None if stopped)."""
+    seen: list[tuple[session.Session, list[Group]]] = []
+
+    def before(s: session.Session) -> None:
+        if s.at.step == 0:
+            seen.append((s, _sample(s)))
+
+    run, code = session.start(
+        settings, sinks.console(screen), command=command, name="demo", offline=offline, around=before
+    )
+    if not seen or seen[0][0].at.step < settings.steps:
+        screen.print(Text(f"stopped; go on with: minigrpo resume {run}"), soft_wrap=True)
+        return run, code, None
+    s, groups = seen[0]
+    _show(screen, groups, _sample(s))
+    result = evaluate.document(str(run), s.job.config.task, settings.eval_n, s.job.parts[0], *s.answers)
+    evaluate.keep(run, result)
+    screen.print(evaluate.table(result))
+    screen.print(Text(evaluate.in_words(result)), soft_wrap=True)
+    _next(screen, run)
+    return run, code, result
+
+
+def _sample(s: session.Session) -> list[Group]:
+    """Groups of held-out examples by the policy as it stands."""
+    c = s.job.config
+    groups = s.job.recipe.plan(
+        s.engine, s.job.test[:EXAMPLES], Sampling(c.group_size, c.max_tokens, c.temperature, c.seed, 0)
+    )
+    return score(groups, s.job.parts)[0]
+
+
+def _show(screen: Console, before: Sequence[Group], after: Sequence[Group]) -> None:
+    table = Table(title=f"{SHOWN} of the answers to {EXAMPLES} held-out questions, sampled", title_justify="left")
+    for name in ("question", "before", "after"):
+        table.add_column(name, overflow="fold")
+    for b, a in zip(before, after, strict=True):
+        table.add_row(Text(_question(b.example)), _answers(b), _answers(a), end_section=True)
+    screen.print(table)
+
+
+def _question(example: Example) -> str:
+    return plain(str(example.prompt)) + f"\n({example.answer})"
+
+
+def _answers(group: Group) -> Text:
+    text = Text()
+    for c in group.completions[:SHOWN]:
+        line = " ".join(plain(c.text).split())
+        text.append("+ " if c.reward > 0 else "- ", "green" if c.reward > 0 else "red")
+        text.append((line[:40] + "…" if len(line) > 40 else line) + "\n")
+    return text
+
+
+def _next(screen: Console, run: Path) -> None:
+    lines = [
+        f"everything is in {run}: config.yaml, events.jsonl, groups/ (every answer), checkpoints/, adapter/",
+        "next:",
+        f"  minigrpo chat {run}",
+        f"  minigrpo eval {run} --task \"arithmetic(ops='-')\"",
+        '  minigrpo train --task "sequences()" --reward "number(lenient=True)"',
+    ]
+    screen.print(Text("\n".join(lines)), soft_wrap=True)

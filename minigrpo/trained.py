@@ -1,0 +1,88 @@
+"""Opens what was trained, a run folder or an adapter folder, to evaluate it or to chat with it."""
+
+import datetime
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from minigrpo import config as configs
+from minigrpo import runfolder, session
+from minigrpo.config import Config
+from minigrpo.errors import UserError
+from minigrpo.policy import hf, lora, prompt
+from minigrpo.policy.policy import Policy
+from minigrpo.rewards import scoring
+from minigrpo.rollout.engine import Engine
+from minigrpo.tasks.load import load as load_task
+from minigrpo.types import Example, Part
+
+log = logging.getLogger("minigrpo.trained")
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A policy with its trained adapter, ready to write."""
+
+    path: Path  # of the run or of the adapter
+    adapter: Path
+    config: Config
+    policy: Policy
+    engine: Engine
+    renderer: prompt.Renderer
+
+
+def open_trained(path: str | Path, offline: bool = False, sets: Sequence[str] = ()) -> Trained:
+    """What stands at `path`: a run (its final adapter, else its last checkpoint) or a PEFT folder. Raises UserError.
+
+    `sets` are "key=value" texts over its config.
+    """
+    path = Path(path)
+    config, adapter, day = _of_run(path) if (path / "run.json").exists() else _of_adapter(path)
+    config = configs.load(None, config.model_dump(), list(sets))
+    policy = hf.load(config.model_copy(update={"adapter": str(adapter)}), offline, learns=False)
+    kept = prompt.load_prompt(adapter, policy.tokenizer)
+    if kept and kept[1].hash != policy.base.hash:
+        log.warning(
+            "the adapter was trained on other weights of %s (%s, now %s): its answers will differ",
+            config.model, kept[1].hash[:12], policy.base.hash[:12],
+        )  # fmt: skip
+    renderer = session.make_renderer(policy, config, day)
+    engine, _ = session.make_engine(policy, renderer, config)
+    return Trained(path, adapter, config, policy, engine, renderer)
+
+
+def _of_run(run: Path) -> tuple[Config, Path, datetime.date]:
+    facts, config = runfolder.read_run(run), configs.load(run / "config.yaml")
+    adapter = run / "adapter"
+    if not (adapter / "adapter_config.json").exists():
+        found = runfolder.load_checkpoint(run)
+        if found is None:
+            raise UserError(
+                f"{run} has not saved an adapter yet", f"wait for its first checkpoint, or: minigrpo resume {run}"
+            )
+        adapter = found.path
+        log.warning("the run is not finished: this is its adapter after step %d", found.step)
+    return config, adapter, datetime.date.fromisoformat(facts["date"])
+
+
+def _of_adapter(folder: Path) -> tuple[Config, Path, datetime.date]:
+    if not (folder / "adapter_config.json").exists():
+        raise UserError(
+            f"{folder} is neither a run nor an adapter", "give a folder with run.json or adapter_config.json"
+        )
+    kept = prompt.load_prompt(folder)
+    if kept is None:
+        return configs.build({"model": lora.base_name(folder)}), folder, datetime.date.today()
+    renderer, base, _ = kept
+    values = {
+        "model": base.name, "system_prompt": renderer.system_prompt, "template_kwargs": dict(renderer.template_kwargs),
+    }  # fmt: skip
+    return configs.build(values), folder, renderer.date
+
+
+def questions(trained: Trained, task: str, reward: str, n: int) -> tuple[Part, list[Example]]:
+    """The reward that judges, and the first `n` held-out examples of a task. Raises UserError."""
+    part = scoring.build([reward])[0]
+    examples = load_task(task, "test", trained.config.seed)[:n]
+    return part, session.prefilled(examples, trained.renderer)
