@@ -21,7 +21,9 @@ class Config(BaseModel):
     adapter: str | None = Field(None, description="start from this adapter folder instead of a fresh one")
     task: str = Field("arithmetic()", description="what is asked: a task spec")
     eval_task: str | None = Field(None, description="what is asked in evaluations; default: the task's held-out split")
-    reward: list[str] = Field(["number()"], min_length=1, description="what is good: reward specs, summed by weight")
+    reward: list[str] = Field(
+        ["number(lenient=True)"], min_length=1, description="what is good: reward specs, summed by weight"
+    )
     recipe: str = Field("default", description="which paper: see `minigrpo options`")
     loader: Literal["hf"] = Field("hf", description="who loads the weights")
     backend: Literal["native"] = Field("native", description="whose loop trains")

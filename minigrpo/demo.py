@@ -23,7 +23,7 @@ SHOWN = 4  # completions of each
 def config(steps: int, seed: int, out: str | None) -> Config:
     """What the demo trains."""
     return configs.build({
-        "model": "smollm2", "task": "arithmetic(high=15, prompt='{a} {op} {b} = ? Reply with only the number.')",
+        "model": "smollm2", "task": "arithmetic(high=15, held_out=0.35)",
         "reward": ["number(lenient=True)"], "steps": steps, "seed": seed, "out": out, "prompts_per_step": 8,
         "group_size": 8, "max_tokens": 16, "eval_max_tokens": 32, "eval_n": 200, "lr": 5e-4, "save_every": 10,
     })  # fmt: skip
@@ -41,7 +41,6 @@ def run(settings: Config, screen: Console, *, command: str, offline: bool) -> tu
         settings, sinks.console(screen), command=command, name="demo", offline=offline, around=before
     )
     if not seen or seen[0][0].at.step < settings.steps:
-        screen.print(Text(f"stopped; go on with: minigrpo resume {run}"), soft_wrap=True)
         return run, code, None
     s, groups = seen[0]
     _show(screen, groups, _sample(s))

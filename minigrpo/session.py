@@ -25,8 +25,6 @@ from minigrpo.policy.resolve import resolve
 from minigrpo.rewards import scoring
 from minigrpo.rollout import plans
 from minigrpo.rollout.engine import Engine
-from minigrpo.rollout.hf import HfEngine
-from minigrpo.rollout.native import NativeEngine
 from minigrpo.tasks.load import load as load_task
 from minigrpo.types import Example, Part
 from minigrpo.update import Recipe
@@ -232,7 +230,7 @@ def _end(s: Session) -> int:
             s.run, lambda folder: checkpoint.save_adapter(folder, s.policy, s.renderer, s.job.config)
         )
         s.tell(Saved(s.at.step, str(s.run / "adapter")))
-    state, reason = ("finished", "") if done else ("stopped", s.desk.stop)
+    state, reason = ("finished", "") if done else ("stopped", f"{s.desk.stop}; go on with: minigrpo resume {s.run}")
     s.tell(Ended(s.at.step, state, reason))
     s.desk.status.end(state, reason)
     if done or s.desk.signal is None:
@@ -252,8 +250,12 @@ def make_engine(policy: Policy, renderer: prompt.Renderer, config: Config) -> tu
             f"the native engine cannot run {type(policy.causal_lm).__name__}", "leave engine=auto, or engine=hf"
         )
     if config.engine == "hf" or not able:
+        from minigrpo.rollout.hf import HfEngine  # each engine is imported when it is asked for: one may be missing
+
         notice = "" if able else f"{type(policy.causal_lm).__name__} runs on the slower engine (transformers generate)"
         return HfEngine(policy, renderer), notice
+    from minigrpo.rollout.native import NativeEngine
+
     return NativeEngine(policy, renderer), ""
 
 

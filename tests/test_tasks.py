@@ -43,7 +43,7 @@ def test_arithmetic_by_default_is_every_sum_once() -> None:
     assert len(train) + len(test) == 400
     assert len({e.prompt for e in train + test}) == 400
     example = next(e for e in train + test if e.id == "3+5")
-    assert example.prompt == "What is 3 + 5? Reply with only the number."
+    assert example.prompt == "3 + 5 = ? Reply with only the number."
     assert example.answer == "8"
 
 

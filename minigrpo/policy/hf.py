@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, GenerationConfig
-
 from transformers.utils import logging as transformers_logging
 
 from minigrpo.config import Config

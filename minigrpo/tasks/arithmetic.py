@@ -24,7 +24,7 @@ def arithmetic(
     high: int = 20,
     n: int = 10_000,
     held_out: float = 0.25,
-    prompt: str = "What is {a} {op} {b}? Reply with only the number.",
+    prompt: str = "{a} {op} {b} = ? Reply with only the number.",
 ) -> Iterator[Example]:
     """Two numbers from `low` to `high` and one of `ops` (+ - * x): every question once, or `n` drawn of them.
 
