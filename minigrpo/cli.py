@@ -94,7 +94,7 @@ def _print(document: Any) -> None:
 
 @app.command()
 def demo(
-    steps: Annotated[int, typer.Option(min=1, help="optimizer updates")] = 32,
+    steps: Annotated[int, typer.Option(min=1, help="optimizer updates")] = 36,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[str | None, typer.Option(help="the run folder; default runs/demo-<time>")] = None,
     no_panel: Annotated[bool, typer.Option("--no-panel", hidden=True)] = False,

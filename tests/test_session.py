@@ -1,4 +1,4 @@
-"""Whole runs on the tiny model: they repeat, resume, obey, survive bad rewards, and leave an adapter anyone can load."""
+"""Whole runs on the tiny model: they repeat, resume, obey, survive bad rewards, and leave a plain PEFT adapter."""
 
 import json
 import os
@@ -127,12 +127,10 @@ def stop_after(config: Any, step: int) -> Path:
     return run
 
 
-def test_it_learns(settings: dict[str, Any]) -> None:
-    run = train(
-        settings, steps=30, reward=reward(Path(settings["out"]).parent, "first"), max_tokens=2, eval_n=0, lr=2e-2
-    )
+def test_it_learns(settings: dict[str, Any], tmp_path: Path) -> None:
+    run = train(settings, steps=40, reward=reward(tmp_path, "first"), max_tokens=1, eval_n=0, group_size=16)
     rewards = [m["reward/mean"] for m in numbers(run)]
-    assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.2
+    assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.3
 
 
 def test_every_completion_is_written_and_adds_up(settings: dict[str, Any]) -> None:
@@ -188,6 +186,7 @@ def until(true: Any, seconds: float = 30.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_can_be_resumed(settings: dict[str, Any], tmp_path: Path, number: int, code: int) -> None:
     whole = train(settings, steps=12, out=str(tmp_path / "whole"), reward=reward(tmp_path, "slow"))
