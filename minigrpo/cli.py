@@ -178,7 +178,7 @@ def evaluation(
         return 0
     screen = _screen()
     screen.print(evaluate.table(result))
-    print(evaluate.in_words(result))
+    print(evaluate.in_words(result, base))
     return 0
 
 

@@ -47,7 +47,7 @@ def run(settings: Config, screen: Console, *, command: str, offline: bool) -> tu
     result = evaluate.document(str(run), s.job.config.task, settings.eval_n, s.job.parts[0], *s.answers)
     evaluate.keep(run, result)
     screen.print(evaluate.table(result))
-    screen.print(Text(evaluate.in_words(result)), soft_wrap=True)
+    screen.print(Text(evaluate.in_words(result, s.answers[0])), soft_wrap=True)
     _next(screen, run)
     return run, code, result
 

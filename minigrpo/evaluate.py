@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ LOT = 64  # prompts answered at once
 class Answers:
     """One greedy completion per example, scored by the run's first reward, which is its main one."""
 
+    examples: Sequence[Example]
     completions: Sequence[Completion]
     scores: Sequence[Score]
 
@@ -44,6 +46,14 @@ class Answers:
     @property
     def mean_tokens(self) -> float:
         return mean(len(c.ids) for c in self.completions)
+
+    @property
+    def mentions(self) -> float:
+        """Share of texts in which the right answer stands as a word, wherever: what form can cost at most."""
+        return mean(
+            float(re.search(rf"(?<![\w.]){re.escape(str(e.answer))}(?!\w)", c.text) is not None)
+            for e, c in zip(self.examples, self.completions, strict=True)
+        )
 
     def main(self, lenient: bool) -> list[float]:
         """Score per example: the lenient one where asked for and defined."""
@@ -71,7 +81,7 @@ def answer(
         scored, _ = score(groups, [part])
         completions += [g.completions[0] for g in scored]
         scores += [g.completions[0].parts[part.name] for g in scored]
-    return Answers(completions, scores)
+    return Answers(examples, completions, scores)
 
 
 def compare(
@@ -148,15 +158,15 @@ def table(result: Mapping[str, Any]) -> Table:
     return found
 
 
-def in_words(result: Mapping[str, Any]) -> str:
-    """How much of the gain is knowing, how much is form; and whether it could be luck."""
-    base, adapter = result["base"], result["adapter"]
-    luck = f"Chance alone would do this with probability {result['paired_p']:.2g} (exact McNemar)."
-    if base["lenient"] is None or adapter["lenient"] is None:
-        return f"{100 * (adapter['strict'] - base['strict']):+.0f} points. {luck}"
-    right = 100 * (adapter["lenient"] - base["lenient"])
-    form = 100 * (adapter["strict"] - base["strict"]) - right
+def in_words(result: Mapping[str, Any], base: Answers) -> str:
+    """What the gain is made of, right answers or form, and whether it could be luck."""
+    name = result["main"]
+    before, after = result["base"][name], result["adapter"][name]
+    gain = after - before
+    form = min(max(0.0, gain), max(0.0, base.mentions - before))
+    means = "the last number in the text counts" if name == "lenient" else "the answer and nothing else counts"
     return (
-        f"Right answers: {right:+.0f} points (lenient: the last number counts). "
-        f"Form alone: {form:+.0f} points (strict, the number and nothing else, gained that much more). {luck}"
+        f"{name} ({means}): {before:.0%} to {after:.0%}, {100 * gain:+.0f} points. The base's text held the right "
+        f"answer somewhere in {base.mentions:.0%} of cases, so at most {100 * form:.0f} of these points are form. "
+        f"Chance alone would do this with probability {result['paired_p']:.2g} (exact McNemar)."
     )

@@ -55,18 +55,19 @@ def update(
         rows = [r for r in rows if r.teaches]  # the others' gradient is zero, their tokens are in the weights
     lots = batch.split(rows, memory.token_budget(policy.causal_lm.config, policy.device), policy.packed)
     optimizer.zero_grad(set_to_none=True)
+    scale = _scale(policy, rows)
     penalties, clipped, tokens, done = 0.0, 0.0, 0, 0
     for lot in lots:
         report("updating", done, len(rows))
         b = batch.collate(lot, policy.device)  # 10 pack
-        penalty, cut = backward(policy, b, recipe, config.temperature)  # 11 log-probs, ratio, surrogate, KL, sum
+        penalty, cut = backward(policy, b, recipe, config.temperature, scale)  # 11 log-probs, ratio, surrogate, KL, sum
         penalties, clipped = penalties + penalty, clipped + cut
         tokens, done = tokens + int(b.tokens.mask.sum()), done + len(lot)
     if step == 1 and (penalties if kl is None else kl) != 0.0:
         raise RunFailed(
             "the policy differs from its reference before training; the base or adapter is not what it seems"
         )
-    norm = learn(policy, optimizer, config, step) if rows else 0.0  # 12 optimizer step
+    norm = learn(policy, optimizer, config, step, scale) if rows else 0.0  # 12 optimizer step
     return {
         "policy/kl": penalties / max(1, tokens) if kl is None else kl,
         "policy/clipped": clipped / max(1, tokens),
@@ -76,8 +77,10 @@ def update(
     }
 
 
-def backward(policy: Policy, b: batch.Batch, recipe: Recipe, temperature: float) -> tuple[float, float]:
-    """Adds one micro-batch's gradient; the sums of its KL penalty and of its clipped tokens."""
+def backward(
+    policy: Policy, b: batch.Batch, recipe: Recipe, temperature: float, scale: float = 1.0
+) -> tuple[float, float]:
+    """Adds one micro-batch's gradient times `scale`; the sums of its KL penalty and of its clipped tokens."""
     reference = None
     if recipe.beta > 0.0:
         with torch.no_grad(), policy.reference():
@@ -86,7 +89,7 @@ def backward(policy: Policy, b: batch.Batch, recipe: Recipe, temperature: float)
     log_ratio = recipe.ratio(logp, logp.detach(), b.tokens.mask)  # one update per rollout: the old log-probs are these
     objective, clipped = recipe.surrogate(log_ratio, b.advantages)
     penalty = None if reference is None else recipe.kl(logp, reference)
-    weighted(objective, b.weights, penalty, recipe.beta).backward()
+    (scale * weighted(objective, b.weights, penalty, recipe.beta)).backward()
     total = 0.0 if penalty is None else float(penalty.detach()[b.tokens.mask].sum())
     return total, float((clipped & b.tokens.mask).sum())
 
@@ -103,14 +106,27 @@ def measure_kl(policy: Policy, rows: Sequence[batch.Row], recipe: Recipe, config
     return float(recipe.kl(logp, reference)[b.tokens.mask].mean())
 
 
-def learn(policy: Policy, optimizer: torch.optim.Optimizer, config: Config, step: int) -> float:
+def learn(policy: Policy, optimizer: torch.optim.Optimizer, config: Config, step: int, scale: float) -> float:
     """Clip and apply the gradient; its norm before clipping. A gradient that is not finite changes nothing."""
+    if scale != 1.0:
+        for p in policy.trainable():
+            if p.grad is not None:
+                p.grad /= scale
     norm = float(torch.nn.utils.clip_grad_norm_(policy.trainable(), config.max_grad_norm))
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(config, step)
     if math.isfinite(norm):
         optimizer.step()
     return norm
+
+
+def _scale(policy: Policy, rows: Sequence[batch.Row]) -> float:
+    """What the loss is multiplied by before the backward pass, and the gradient divided by after it.
+
+    A token's weight is about one in all tokens of the step; in fp16 gradients that small vanish on their way down.
+    """
+    largest = max((w for r in rows for w in r.weights), default=0.0)
+    return 1.0 / largest if policy.dtype == torch.float16 and largest > 0.0 else 1.0
 
 
 def learning_rate(config: Config, step: int) -> float:

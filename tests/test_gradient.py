@@ -132,6 +132,21 @@ def test_packed_equals_padded(kind: str, tiny_folder: Path, tmp_path: Path) -> N
     assert relative(packed[1], gradient(policy, [rows], built)) < bound
 
 
+def test_small_weights_survive_fp16(tiny_folder: Path) -> None:
+    """A step of a million tokens: each weighs so little that fp16 gradients vanish unless the loss is scaled."""
+    built, config = recipe(max_grad_norm=1e9)
+    found = {}
+    for dtype in ("fp32", "fp16"):
+        policy = tiny_policy(tiny_folder, dtype=dtype, stir=0.05)
+        groups = make_groups()
+        advantages = [built.advantage(g) for g in groups]
+        weights = [[[1e-6 for _ in spans] for spans in g] for g in built.aggregate(groups)]
+        optimizer = torch.optim.SGD(policy.trainable(), lr=0.0)
+        update(policy, groups, advantages, weights, built, optimizer, config, 2, lambda *a: None)
+        found[dtype] = torch.cat([p.grad.flatten() for p in policy.trainable()])
+    assert relative(found["fp16"], found["fp32"]) < 0.05
+
+
 def test_skipping_groups_without_spread_changes_nothing(tiny_folder: Path) -> None:
     policy, (built, _) = doubled(tiny_folder), recipe()
     groups = make_groups()
