@@ -67,35 +67,49 @@ def pick_dtype(device: torch.device) -> torch.dtype:
 
 
 def _model(base: Base, device: torch.device, dtype: torch.dtype, quant: str) -> tuple[Any, str]:
-    config = AutoConfig.from_pretrained(base.path, local_files_only=True)
-    already = getattr(config, "quantization_config", None)
-    if already and quant == "none":
-        raise UserError(
-            f"{base.name} is stored in 4 bits, so quant=none cannot be had", "use quant=auto, or its 16-bit original"
-        )
-    if quant == "auto":
-        quant = "nf4" if device.type == "cuda" else "none"
+    """The base model on its device, and how it is quantised."""
+    stored = _stored_quant(base)
+    if stored and quant == "none":
+        hint = "use quant=auto, or the 16-bit model it was made from"
+        raise UserError(f"{base.name} is stored in 4 bits, so quant=none cannot be had", hint)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", "local_files_only": True}
-    if not already and quant == "nf4":
+    if not stored and (quant == "none" or (quant == "auto" and device.type != "cuda")):
+        return AutoModelForCausalLM.from_pretrained(base.path, **options).to(device), "none"
+    if "bitsandbytes" not in sys.modules:
+        raise UserError(
+            "quant=nf4 needs bitsandbytes, which does not load here", "pip install bitsandbytes, or quant=none"
+        )
+    if not stored:
         options["quantization_config"] = BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
         )
-    if already or quant == "nf4":
-        options["device_map"] = {"": str(device)}
-        model = AutoModelForCausalLM.from_pretrained(base.path, **options)
-        _guard_4bit(model)
-        return model, "nf4"
-    return AutoModelForCausalLM.from_pretrained(base.path, **options).to(device), "none"
+    model = AutoModelForCausalLM.from_pretrained(base.path, device_map={"": str(device)}, **options)
+    _guard_4bit(model, dtype)
+    return model, "nf4"
 
 
-def _guard_4bit(model: Any) -> None:
+def _stored_quant(base: Base) -> bool:
+    """Whether the weights are stored in bitsandbytes' 4 bits. Raises UserError for every other quantisation."""
+    config = AutoConfig.from_pretrained(base.path, local_files_only=True)
+    stored = getattr(config, "quantization_config", None)
+    if stored is None:
+        return False
+    found = stored if isinstance(stored, dict) else stored.to_dict()
+    if not found.get("load_in_4bit"):
+        kind = found.get("quant_method", "an unknown method")
+        raise UserError(f"{base.name} is quantised by {kind}", "take its 16-bit original, or a bitsandbytes 4-bit one")
+    return True
+
+
+def _guard_4bit(model: Any, dtype: torch.dtype) -> None:
     """On AVX512-BF16 CPUs bitsandbytes repacks a layer at its first pass without gradients, and later gradients
-    through it are lost without a word (0.50.2): tell each layer that the CPU cannot."""
+    through it are lost without a word (0.50.2): tell each layer that the CPU cannot. Compute in our type."""
     import bitsandbytes
 
     for module in model.modules():
         if isinstance(module, bitsandbytes.nn.Linear4bit):
             module.support_avx512bf16_for_cpu = False
+            module.compute_dtype, module.compute_type_is_set = dtype, True
 
 
 @torch.no_grad()

@@ -1,0 +1,127 @@
+"""Loading: quantisation, compute type, the adapter, the reference, and no word to the network."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import tiny_model, tiny_policy, tiny_tokenizer
+
+from minigrpo.errors import UserError
+from minigrpo.policy import hf, memory
+
+
+def logits(policy: object) -> torch.Tensor:
+    with torch.no_grad():
+        return policy.model(torch.arange(12)[None]).logits  # type: ignore[attr-defined]
+
+
+def test_nf4_with_double_quantisation(tiny_folder: Path) -> None:
+    bnb = pytest.importorskip("bitsandbytes")
+    policy = tiny_policy(tiny_folder, dtype="bf16", quant="nf4")
+    layers = [m for m in policy.model.modules() if isinstance(m, bnb.nn.Linear4bit)]
+    assert len(layers) == 14  # every linear layer of both blocks, not the head
+    assert all(m.weight.quant_type == "nf4" and m.weight.quant_state.nested for m in layers)
+    assert not any(m.support_avx512bf16_for_cpu for m in layers)
+    near, exact = logits(policy).float().flatten(), logits(tiny_policy(tiny_folder, dtype="bf16")).float().flatten()
+    assert torch.cosine_similarity(near, exact, dim=0) > 0.9
+
+
+def test_a_model_stored_in_4_bits_loads_as_it_is(tiny_folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    made = tiny_policy(tiny_folder, dtype="bf16", quant="nf4")
+    made.model.unload().save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    policy = tiny_policy(tmp_path, dtype="bf16")
+    assert policy.quant == "nf4"
+    assert torch.equal(logits(policy), logits(tiny_policy(tiny_folder, dtype="bf16", quant="nf4")))
+    with pytest.raises(UserError, match="stored in 4 bits"):
+        tiny_policy(tmp_path, quant="none")
+
+
+def test_other_quantisations_are_refused(tmp_path: Path) -> None:
+    model = tiny_model()
+    model.config.quantization_config = {"quant_method": "gptq", "bits": 4}
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="quantised by gptq"):
+        tiny_policy(tmp_path)
+
+
+def test_auto_means_no_4_bits_on_a_cpu(tiny_folder: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    policy = tiny_policy(tiny_folder, dtype="auto")
+    assert (policy.quant, policy.device.type) == ("none", "cpu")
+    assert policy.dtype == hf.pick_dtype(policy.device)
+
+
+@pytest.mark.parametrize(("native_bf16", "expected"), [(True, torch.bfloat16), (False, torch.float16)])
+def test_cards_without_bf16_compute_in_fp16(
+    monkeypatch: pytest.MonkeyPatch, native_bf16: bool, expected: object
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native_bf16)
+    assert hf.pick_dtype(torch.device("cuda", 0)) == expected
+
+
+def test_the_adapter_is_fp32_on_every_linear_layer_and_changes_nothing_at_first(tiny_folder: Path) -> None:
+    policy = tiny_policy(tiny_folder, dtype="bf16")
+    assert len(policy.trainable()) == 28
+    assert {p.dtype for p in policy.trainable()} == {torch.float32}
+    with policy.bare():
+        bare = logits(policy)
+    assert torch.equal(logits(policy), bare)
+
+
+def test_the_reference_gives_the_adapter_back(tiny_folder: Path) -> None:
+    policy = tiny_policy(tiny_folder, stir=0.1)
+    before = logits(policy)
+    with policy.reference():
+        assert not torch.allclose(logits(policy), before, atol=1e-3)
+    assert torch.equal(logits(policy), before)
+    with pytest.raises(RuntimeError), policy.reference():
+        raise RuntimeError
+    assert torch.equal(logits(policy), before)
+    assert len(policy.trainable()) == 28
+
+
+def test_unknown_lora_targets_are_refused(tiny_folder: Path) -> None:
+    with pytest.raises(UserError, match="lora_targets"):
+        tiny_policy(tiny_folder, lora_targets=["no_such_proj"])
+
+
+def test_a_head_that_does_more_than_we_know_is_refused(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import LlamaForCausalLM
+
+    stock = LlamaForCausalLM.forward
+
+    def doubled(self: object, *args: object, **kwargs: object) -> object:
+        out = stock(self, *args, **kwargs)
+        out.logits = out.logits * 2
+        return out
+
+    monkeypatch.setattr(LlamaForCausalLM, "forward", doubled)
+    with pytest.raises(UserError, match="a way minigrpo does not know"):
+        tiny_policy(tiny_folder)
+
+
+def test_bitsandbytes_asks_no_hub_and_says_nothing(tmp_path: Path) -> None:
+    """Where `kernels` is installed bitsandbytes would fetch code with it at import: a planted one must stay unused."""
+    (tmp_path / "kernels.py").write_text("def get_kernel(*a, **k):\n    raise SystemExit('fetched!')\n")
+    code = "import minigrpo.policy, sys, kernels; print(kernels.__file__)"
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout.strip() == str(tmp_path / "kernels.py")
+    assert "fetched" not in done.stderr
+    assert "kernels" not in done.stderr
+
+
+def test_the_token_budget_does_not_hang_on_free_memory(tiny_folder: Path) -> None:
+    policy = tiny_policy(tiny_folder)
+    budget = memory.token_budget(policy.causal_lm.config, policy.device)
+    assert budget == memory.LARGEST["cpu"]
+    assert budget & (budget - 1) == 0
