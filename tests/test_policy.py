@@ -25,8 +25,12 @@ def test_nf4_with_double_quantisation(tiny_folder: Path) -> None:
     assert len(layers) == 14  # every linear layer of both blocks, not the head
     assert all(m.weight.quant_type == "nf4" and m.weight.quant_state.nested for m in layers)
     assert not any(m.support_avx512bf16_for_cpu for m in layers)
-    near, exact = logits(policy).float().flatten(), logits(tiny_policy(tiny_folder, dtype="bf16")).float().flatten()
-    assert torch.cosine_similarity(near, exact, dim=0) > 0.9
+    plain = dict(tiny_policy(tiny_folder, dtype="bf16").model.named_parameters())
+    for name, m in policy.model.named_modules():
+        if m in layers:
+            near = bnb.functional.dequantize_4bit(m.weight, m.weight.quant_state).float()
+            exact = plain[f"{name}.weight"].float()
+            assert (near - exact).norm() / exact.norm() < 0.12
 
 
 def test_a_model_stored_in_4_bits_loads_as_it_is(tiny_folder: Path, tmp_path: Path) -> None:
