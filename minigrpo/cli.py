@@ -1,5 +1,6 @@
 """The command line: thin verbs over the rooms. stdout carries results; with --json exactly one document."""
 
+import io
 import json
 import logging
 import os
@@ -14,7 +15,7 @@ from minigrpo import __version__
 from minigrpo.errors import RunFailed, UserError, nearest
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    add_completion=False, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Teach a small language model with GRPO, on one GPU or none.",
 )  # fmt: skip
@@ -31,23 +32,37 @@ def main() -> int:
     """Runs a verb; the exit code: 0 ok, 1 the run failed, 2 wrong usage or input, 130/143 stopped by a signal."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("minigrpo").setLevel(logging.INFO)
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)  # neither a stray byte nor a narrow terminal is worth a traceback
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except UserError as error:
         return _complain(error.message, error.hint)
     except typer.exceptions.TyperException as error:
         return _complain(error.format_message(), _usage())
     except RunFailed as error:
-        _complain("the run failed", str(error))
-        return 1
+        return _complain(f"the run failed: {error}", code=1)
+    except OSError as error:
+        _hush()
+        return _complain(str(error), "is there space on the disk, and may you use what is named?", code=1)
     except (KeyboardInterrupt, typer.exceptions.Abort):
         return 130
     return code if isinstance(code, int) else 0
 
 
-def _complain(message: str, hint: str) -> int:
+def _complain(message: str, hint: str = "", code: int = 2) -> int:
     print(f"error: {message}", *([f"  fix: {hint}"] if hint else []), sep="\n", file=sys.stderr)
-    return 2
+    return code
+
+
+def _hush() -> None:
+    """If stdout cannot be written, what waits in its buffer must not raise once more at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage() -> str:
@@ -60,12 +75,16 @@ def _usage() -> str:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     offline: Annotated[bool, typer.Option("--offline", help="never reach for the network")] = False,
     version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
 ) -> None:
     if version:
         print(__version__)
         raise typer.exceptions.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.exceptions.Exit(2)
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported, which reads it once
         os.environ["MINIGRPO_OFFLINE"] = "1"
@@ -89,7 +108,7 @@ def _screen(as_json: bool = False) -> Any:
 def _print(document: Any) -> None:
     from minigrpo.events import finite
 
-    print(json.dumps(finite(document), ensure_ascii=False))
+    print(json.dumps(finite(document)))  # in ASCII: one line and readable in every encoding
 
 
 @app.command()

@@ -42,9 +42,11 @@ class Config(BaseModel):
     steps: int = Field(100, ge=1, description="optimizer updates")
     max_prompt_tokens: int = Field(1024, ge=1, description="longer prompts are dropped and counted")
     max_tokens: int = Field(256, ge=1, description="completion budget; longer ones are cut")
-    temperature: float = Field(1.0, gt=0.0, le=10.0)
+    temperature: float = Field(1.0, ge=0.01, le=10.0)
     system_prompt: str | None = None
-    template_kwargs: dict[str, Any] = Field({}, description="for the chat template, e.g. {enable_thinking: false}")
+    template_kwargs: dict[str, pydantic.JsonValue] = Field(
+        {}, description="for the chat template, e.g. {enable_thinking: false}"
+    )
 
     optimizer: Literal["adamw"] = "adamw"
     lr: float = Field(2e-4, gt=0.0, le=1.0)
@@ -125,7 +127,7 @@ def _allowed(key: str) -> str:
     field = Config.model_fields[key]
     schema = Config.model_json_schema()["properties"][key]
     schema |= next((s for s in schema.get("anyOf", []) if s.get("type") != "null"), {})
-    signs = {"minimum": ">=", "maximum": "<=", "exclusiveMinimum": ">", "exclusiveMaximum": "<"}
+    signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
     bounds = [f"{sign} {schema[k]}" for k, sign in signs.items() if k in schema]
     kind = (
         " or ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("const", schema.get("type", "")))
@@ -169,9 +171,9 @@ def _read(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}", "give the path of a YAML file") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(
-            f"{path} is not valid YAML: {' '.join(str(error).split())}", "one `key: value` a line"
-        ) from None
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
+        where = f"{path}:{mark.line + 1}" if mark else path
+        raise UserError(f"{where} is not valid YAML: {' '.join(problem.split())}", "one `key: value` a line") from None
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):

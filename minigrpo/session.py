@@ -82,14 +82,22 @@ def start(
     job = prepare(config)
     resolve(config.model, offline)  # downloads, and finds wrong names, before a folder is made
     run = runfolder.create(config.out, job.config, command=command, name=name)
-    runfolder.describe(run, date=datetime.date.today().isoformat())
-    return run, _run(run, job, screen, offline, fresh=True, around=around)
+    try:
+        runfolder.describe(run, date=datetime.date.today().isoformat())
+        return run, _run(run, job, screen, offline, fresh=True, around=around)
+    except BaseException:  # Ctrl-C while loading too
+        if not (run / "events.jsonl").exists():
+            shutil.rmtree(run, ignore_errors=True)  # made a moment ago, nothing happened in it
+        raise
 
 
 def resume(run: Path, screen: sinks.ConsoleSink, *, offline: bool = False) -> int:
     """Go on with a stopped or crashed run where its last checkpoint was; the exit code."""
     runfolder.read_run(run)
-    job = prepare(configs.load(run / "config.yaml"))
+    job, status = prepare(configs.load(run / "config.yaml")), runfolder.read_status(run)
+    if status["state"] == "finished" and status.get("step") == job.config.steps:
+        log.info("%s is finished: its adapter is %s; to go on, raise steps in its config.yaml", run, run / "adapter")
+        return 0
     return _run(run, job, screen, offline, fresh=False)
 
 
@@ -99,9 +107,12 @@ def _run(
 ) -> int:  # fmt: skip
     with runfolder.lock(run):
         found = None if fresh else runfolder.load_checkpoint(run)
+        begun = found.step if found else 0
+        if begun > job.config.steps:
+            message = f"{run} has done {begun} steps already, its config.yaml asks for {job.config.steps}"
+            raise UserError(message, "raise steps there, or start a new run")
         if not fresh:
             runfolder.rewind(run, found)
-        begun = found.step if found else 0
         with runfolder.Status(run, job.config.steps, step=begun) as status:
             file = sinks.folder(run, status, screen)
             desk = Desk(runfolder.Control(run), status, screen)
@@ -115,10 +126,6 @@ def _run(
                 status.set(state="running")
                 with desk.signals():
                     return _work(session, found, around)
-            except UserError:
-                if fresh and not (run / "events.jsonl").exists():
-                    shutil.rmtree(run, ignore_errors=True)  # made a moment ago, nothing happened in it
-                raise
             finally:
                 screen.close()
                 file.close()
@@ -141,9 +148,9 @@ def _load(
     )
     renderer = make_renderer(policy, config, datetime.date.fromisoformat(facts["date"]))
     engine, notice = make_engine(policy, renderer, config)
-    job = dataclasses.replace(
-        job, train=fitting(job.train, renderer, policy, config), test=prefilled(job.test, renderer)
-    )
+    train = fitting(job.train, renderer, policy, config, config.max_tokens)
+    test = fitting(job.test, renderer, policy, config, config.answer_tokens)
+    job = dataclasses.replace(job, train=train, test=test)
     optimizer = torch.optim.AdamW(policy.trainable(), lr=config.lr, weight_decay=config.weight_decay)
     at = checkpoint.load(found.path, policy, optimizer) if found else Progress()
     if notice:
@@ -169,6 +176,9 @@ def _work(s: Session, found: runfolder.Checkpoint | None, around: Callable[[Sess
     except RunFailed as error:
         s.tell(Ended(s.at.step, "failed", str(error)))
         s.desk.status.end("failed", str(error))
+        raise
+    except KeyboardInterrupt:
+        s.tell(Ended(s.at.step, "stopped", "interrupted"))
         raise
     except BaseException as error:
         s.tell(Ended(s.at.step, "failed", f"{type(error).__name__}: {error}"))
@@ -265,17 +275,21 @@ def prefilled(examples: Sequence[Example], renderer: prompt.Renderer) -> list[Ex
     return [dataclasses.replace(e, meta={**e.meta, "prefill": text}) if text else e for e, text in opened]
 
 
-def fitting(examples: Sequence[Example], renderer: prompt.Renderer, policy: Policy, config: Config) -> list[Example]:
+def fitting(
+    examples: Sequence[Example], renderer: prompt.Renderer, policy: Policy, config: Config, max_tokens: int
+) -> list[Example]:
     """The examples whose prompt leaves room for a completion; the others are counted. Raises UserError at none."""
-    limit = min(config.max_prompt_tokens, policy.context - config.max_tokens)
+    room = policy.context - max_tokens
+    limit = min(config.max_prompt_tokens, room)
     lengths = [(e, len(renderer.encode(e))) for e in examples]
     kept = [e for e, n in lengths if n <= limit]
-    if not kept:
+    if examples and not kept:
         shortest = min(n for _, n in lengths)
+        hint = f"lower the completion budget ({max_tokens}): the model takes {policy.context} in all"
+        if shortest <= room:
+            hint = f"raise max_prompt_tokens ({config.max_prompt_tokens})"
         raise UserError(
-            f"every prompt is too long: the shortest has {shortest} tokens, {limit} are allowed",
-            f"raise max_prompt_tokens ({config.max_prompt_tokens}) or lower max_tokens ({config.max_tokens}); "
-            f"the model takes {policy.context} in all",
+            f"every prompt is too long: the shortest has {shortest} tokens, {max(0, limit)} are allowed", hint
         )
     if len(kept) < len(examples):
         log.warning(

@@ -27,7 +27,7 @@ def listing(runs: Sequence[Mapping[str, Any]]) -> Table:
     for r in runs:
         numbers = [_number(r["reward"], "{:.2f}"), _number(r["signal"], "{:.0%}")]
         cells = [r["name"], r["state"], f"{r['step']}/{r['max_steps']}", *numbers, r["model"], r["recipe"]]
-        table.add_row(*(Text(plain(str(c))) for c in cells))
+        table.add_row(*(Text("-" if c is None else plain(str(c))) for c in cells))
     if not runs:
         table.caption = "no runs here yet; make one: minigrpo demo"
     return table

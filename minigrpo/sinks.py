@@ -91,6 +91,7 @@ class ConsoleSink:
         self._first: Evaluated | None = None
         self._explained = False
         self._spinner: Spinner | None = None
+        self._gone = False
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -162,13 +163,18 @@ class ConsoleSink:
     def _ended(self, event: Ended) -> None:
         self.close()
         style = {"finished": "bold green", "failed": "bold red"}.get(event.state, "bold yellow")
-        self._say((event.state, style), f" after step {event.step}" + (f": {event.reason}" if event.reason else ""))
+        reason = event.reason.partition("\n")[0]  # a failure's traceback is told once, by who called the session
+        self._say((event.state, style), f" after step {event.step}" + (f": {reason}" if reason else ""))
 
     def _say(self, *parts: tuple[str, str] | str) -> None:
         line = Text()
         for part in parts:
             line.append(*((plain(part), "") if isinstance(part, str) else (plain(part[0]), part[1])))
-        self._out.print(line, soft_wrap=True, highlight=False)  # Text is never read as markup
+        try:
+            if not self._gone:
+                self._out.print(line, soft_wrap=True, highlight=False)  # Text is never read as markup
+        except (OSError, SystemExit):  # the disk is full, or who read the pipe went away: rich would exit for that
+            self._gone = True
 
 
 def plain(text: str) -> str:

@@ -8,8 +8,9 @@ import ast
 import functools
 import importlib.util
 import inspect
+import traceback
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any, Literal, NamedTuple, Union
@@ -59,12 +60,12 @@ def build(text: str, seam: ModuleType) -> Callable[..., Any]:
     return bind(parse(text), seam)
 
 
-def bind(spec: Spec, seam: ModuleType) -> Callable[..., Any]:
-    """As `build`, from a parsed text."""
+def bind(spec: Spec, seam: ModuleType, also: Sequence[str] = ()) -> Callable[..., Any]:
+    """As `build`, from a parsed text; `also` are knobs that the caller takes care of, for hints."""
     functions = public(_load(spec.file) if spec.file else seam)
-    where = spec.file or seam.__name__.rsplit(".", 1)[-1].removesuffix("s")
     if spec.name not in functions:
-        raise UserError(f"no {where} called {spec.name!r}", nearest(spec.name, functions))
+        what, where = seam.__name__.rsplit(".", 1)[-1].removesuffix("s"), f" in {spec.file}" if spec.file else ""
+        raise UserError(f"no {what} called {spec.name!r}{where}", nearest(spec.name, functions))
     function = functions[spec.name]
     kinds = knobs(function)
     if len(spec.args) > len(kinds):
@@ -72,7 +73,8 @@ def bind(spec: Spec, seam: ModuleType) -> Callable[..., Any]:
     bound = dict(zip(kinds, spec.args, strict=False))
     for key, value in spec.kwargs.items():
         if key not in kinds:
-            raise UserError(f"{spec.name} has no knob {key!r}", nearest(key, kinds) if kinds else "it takes none")
+            known = [*kinds, *also]
+            raise UserError(f"{spec.name} has no knob {key!r}", nearest(key, known) if known else "it takes none")
         if key in bound:
             raise UserError(f"{spec.name} gets {key!r} twice", _usage(function))
         bound[key] = value
@@ -146,5 +148,16 @@ def _load(file: str) -> ModuleType:
     if found is None or found.loader is None:
         raise UserError(f"cannot import {file}", "it must be a Python file")
     module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)  # the user's own code: its own traceback is the best message
+    try:
+        found.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise UserError(f"cannot import {blame(error, file)}", f"mend it; `python {file}` shows more") from None
     return module
+
+
+def blame(error: BaseException, file: str) -> str:
+    """An error in the user's own file, as file, line and reason."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(Path(file).expanduser())]
+    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    reason = error.msg if isinstance(error, SyntaxError) else error
+    return f"{file}{f':{line}' if line else ''}: {type(error).__name__}: {' '.join(str(reason).split())}"

@@ -82,7 +82,8 @@ def _of_adapter(folder: Path) -> tuple[Config, Path, datetime.date]:
 
 
 def questions(trained: Trained, task: str, reward: str, n: int) -> tuple[Part, list[Example]]:
-    """The reward that judges, and the first `n` held-out examples of a task. Raises UserError."""
+    """The reward that judges, and those of the first `n` held-out examples that fit. Raises UserError."""
     part = scoring.build([reward])[0]
     examples = load_task(task, "test", trained.config.seed)[:n]
-    return part, session.prefilled(examples, trained.renderer)
+    config = trained.config
+    return part, session.fitting(examples, trained.renderer, trained.policy, config, config.answer_tokens)

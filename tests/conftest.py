@@ -55,6 +55,15 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def wide_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `tiny_folder`, but 64 wide: bitsandbytes on a CPU reads narrower layers wrongly."""
+    folder = tmp_path_factory.mktemp("wide-llama")
+    tiny_model(hidden_size=64, intermediate_size=128).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
 def tiny_policy(folder: Path, dtype: str = "fp32", seed: int = 0, stir: float = 0.0, **options: Any) -> Any:
     """The tiny model as a policy; `stir` > 0 gives its adapter random weights, as if it had learnt."""
     import torch

@@ -173,10 +173,10 @@ def test_gradient_flows_to_the_stop_token(tiny_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("quant", ["none", "nf4"])
-def test_gradients_after_a_rollout_equal_those_before(tiny_folder: Path, quant: str) -> None:
+def test_gradients_after_a_rollout_equal_those_before(wide_folder: Path, quant: str) -> None:
     """bitsandbytes on some CPUs repacks 4-bit weights in the first pass without gradients, and then loses gradients."""
     pytest.importorskip("bitsandbytes")
-    policy, (built, _) = tiny_policy(tiny_folder, dtype="bf16", stir=0.05, quant=quant), recipe()
+    policy, (built, _) = tiny_policy(wide_folder, dtype="bf16", stir=0.05, quant=quant), recipe()
     assert policy.quant == quant
     rows = rows_of(make_groups(), built)
     before = gradient(policy, [rows], built)

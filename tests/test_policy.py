@@ -18,14 +18,14 @@ def logits(policy: object) -> torch.Tensor:
         return policy.model(torch.arange(12)[None]).logits  # type: ignore[attr-defined]
 
 
-def test_nf4_with_double_quantisation(tiny_folder: Path) -> None:
+def test_nf4_with_double_quantisation(wide_folder: Path) -> None:
     bnb = pytest.importorskip("bitsandbytes")
-    policy = tiny_policy(tiny_folder, dtype="bf16", quant="nf4")
+    policy = tiny_policy(wide_folder, dtype="bf16", quant="nf4")
     layers = [m for m in policy.model.modules() if isinstance(m, bnb.nn.Linear4bit)]
     assert len(layers) == 14  # every linear layer of both blocks, not the head
     assert all(m.weight.quant_type == "nf4" and m.weight.quant_state.nested for m in layers)
     assert not any(m.support_avx512bf16_for_cpu for m in layers)
-    plain = dict(tiny_policy(tiny_folder, dtype="bf16").model.named_parameters())
+    plain = dict(tiny_policy(wide_folder, dtype="bf16").model.named_parameters())
     for name, m in policy.model.named_modules():
         if m in layers:
             near = bnb.functional.dequantize_4bit(m.weight, m.weight.quant_state).float()
@@ -33,16 +33,23 @@ def test_nf4_with_double_quantisation(tiny_folder: Path) -> None:
             assert (near - exact).norm() / exact.norm() < 0.12
 
 
-def test_a_model_stored_in_4_bits_loads_as_it_is(tiny_folder: Path, tmp_path: Path) -> None:
+def test_a_model_stored_in_4_bits_loads_as_it_is(wide_folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("bitsandbytes")
-    made = tiny_policy(tiny_folder, dtype="bf16", quant="nf4")
+    made = tiny_policy(wide_folder, dtype="bf16", quant="nf4")
     made.model.unload().save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     policy = tiny_policy(tmp_path, dtype="bf16")
     assert policy.quant == "nf4"
-    assert torch.equal(logits(policy), logits(tiny_policy(tiny_folder, dtype="bf16", quant="nf4")))
+    assert torch.equal(logits(policy), logits(tiny_policy(wide_folder, dtype="bf16", quant="nf4")))
     with pytest.raises(UserError, match="stored in 4 bits"):
         tiny_policy(tmp_path, quant="none")
+
+
+def test_layers_that_a_cpu_would_read_wrongly_are_refused(tiny_folder: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("on a GPU bitsandbytes reads them rightly")
+    with pytest.raises(UserError, match="32 inputs are no multiple of 64"):
+        tiny_policy(tiny_folder, quant="nf4")
 
 
 def test_other_quantisations_are_refused(tmp_path: Path) -> None:

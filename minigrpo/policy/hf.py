@@ -103,11 +103,18 @@ def _stored_quant(base: Base) -> bool:
 
 def _guard_4bit(model: Any, dtype: torch.dtype) -> None:
     """On AVX512-BF16 CPUs bitsandbytes repacks a layer at its first pass without gradients, and later gradients
-    through it are lost without a word (0.50.2): tell each layer that the CPU cannot. Compute in our type."""
+    through it are lost without a word (0.50.2): tell each layer that the CPU cannot. Compute in our type.
+
+    On every CPU it reads blocks of 64 weights that run over the end of a row wrongly: refuse such layers."""
     import bitsandbytes
 
-    for module in model.modules():
+    for name, module in model.named_modules():
         if isinstance(module, bitsandbytes.nn.Linear4bit):
+            if module.weight.device.type == "cpu" and module.in_features % 64:
+                message = (
+                    f"on a CPU bitsandbytes cannot read {name}: its {module.in_features} inputs are no multiple of 64"
+                )
+                raise UserError(message, "use quant=none")
             module.support_avx512bf16_for_cpu = False
             module.compute_dtype, module.compute_type_is_set = dtype, True
 

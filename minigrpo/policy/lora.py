@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from peft.utils import set_peft_model_state_dict
+from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file
 
 from minigrpo.errors import UserError
@@ -26,7 +26,7 @@ def fresh(model: Any, r: int, alpha: int, dropout: float, targets: str | Sequenc
         return get_peft_model(model, config)
     except ValueError as error:
         raise UserError(
-            f"lora_targets={targets!r}: {_first_line(error)}", "name modules of the model, or all-linear"
+            f"lora_targets={targets!r}: {_in_a_line(error)}", "name modules of the model, or all-linear"
         ) from None
 
 
@@ -35,8 +35,11 @@ def start_from(model: Any, folder: Path, learns: bool) -> tuple[PeftModel, bool]
     weights = check(folder)
     try:
         peft_model = PeftModel.from_pretrained(model, str(folder), is_trainable=learns)
-    except (RuntimeError, ValueError) as error:
-        raise UserError(f"the adapter in {folder} does not fit the model: {_first_line(error)}", OTHER_BASE) from None
+        wanted = get_peft_model_state_dict(peft_model, save_embedding_layers=False).keys()
+        if missing := sorted(wanted - weights.keys()) or sorted(k for k in weights.keys() - wanted if "lora_" in k):
+            raise ValueError(f"{missing[0]} stands on one side only")  # peft only warns, and leaves zeros there
+    except Exception as error:  # peft builds the layers that the folder asks for: it can raise anything
+        raise UserError(f"the adapter in {folder} does not fit the model: {_in_a_line(error)}", OTHER_BASE) from None
     zero = not learns or all(not torch.any(w) for k, w in weights.items() if "lora_B" in k)
     if not zero:
         peft_model.load_adapter(str(folder), adapter_name="reference", is_trainable=False)
@@ -65,7 +68,7 @@ def check(folder: Path) -> dict[str, torch.Tensor]:
         kind = json.loads(config.read_text("utf-8"))
         tensors = load_file(weights)
     except Exception as error:  # safetensors raises its own kinds for each way to be broken
-        raise UserError(f"cannot read the adapter in {folder}: {_first_line(error)}", "is the copy complete?") from None
+        raise UserError(f"cannot read the adapter in {folder}: {_in_a_line(error)}", "is the copy complete?") from None
     if not isinstance(kind, dict) or kind.get("peft_type") != "LORA" or kind.get("use_dora"):
         raise UserError(f"{folder} is not a plain LoRA adapter", "adapters of other kinds are not supported")
     if not tensors:
@@ -84,7 +87,7 @@ def load_into(model: PeftModel, folder: Path) -> None:
     try:
         result = set_peft_model_state_dict(model, tensors, adapter_name="default")
     except RuntimeError as error:
-        raise UserError(f"the adapter in {folder} does not fit: {_first_line(error)}", OTHER_BASE) from None
+        raise UserError(f"the adapter in {folder} does not fit: {_in_a_line(error)}", OTHER_BASE) from None
     if result.unexpected_keys:
         raise UserError(f"{folder} holds tensors the model has no place for", OTHER_BASE)
 
@@ -94,5 +97,5 @@ def save(model: PeftModel, folder: Path) -> None:
     model.save_pretrained(str(folder), selected_adapters=["default"], save_embedding_layers=False)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+def _in_a_line(error: Exception) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -58,8 +58,10 @@ class Renderer:
 
     def encode(self, example: Example) -> list[int]:
         """The prompt's ids; special tokens come from the template's text or from the tokenizer, never from both."""
-        templated = bool(self.tokenizer.chat_template)
-        ids = list(self.tokenizer(self.text(example), add_special_tokens=not templated)["input_ids"])
+        templated, text = bool(self.tokenizer.chat_template), self.text(example)
+        if not text.isascii() and text != text.encode("utf-8", "replace").decode():
+            raise UserError(f"example {example.id!r} is not text: it holds half a character", "write it in UTF-8")
+        ids = list(self.tokenizer(text, add_special_tokens=not templated)["input_ids"])
         if not templated and ids and ids[-1] == self.tokenizer.eos_token_id:
             ids.pop()  # tokenizers that close every text: a prompt must stay open
         if not ids:

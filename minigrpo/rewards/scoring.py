@@ -36,7 +36,7 @@ def build(texts: Sequence[str]) -> list[Part]:
             raise UserError(f"{text}: weight is a number", f"for instance {parsed.name}(weight=0.5)")
         if not isinstance(lenient, bool):
             raise UserError(f"{text}: lenient is True or False", f"write {parsed.name}(lenient=True)")
-        reward = spec.bind(parsed, rewards)
+        reward = spec.bind(parsed, rewards, also=("weight", "lenient"))
         _check_signature(parsed.name, reward)
         seen[parsed.name] += 1
         name = parsed.name if seen[parsed.name] == 1 else f"{parsed.name}#{seen[parsed.name]}"

@@ -7,7 +7,14 @@ from minigrpo.types import Example
 
 def load(text: str, split: str, seed: int) -> list[Example]:
     """The examples of the task spec `text`, split "train" or "test". Raises UserError, also where there are none."""
-    examples = list(spec.build(text, tasks)(split, seed))
+    parsed = spec.parse(text)
+    task = spec.bind(parsed, tasks)
+    try:
+        examples = list(task(split, seed))
+    except (Exception, SystemExit) as error:
+        if isinstance(error, UserError) or not parsed.file:
+            raise
+        raise UserError(spec.blame(error, parsed.file), "a task is: def mine(split, seed) -> Examples") from None
     if not examples:
         what = "training" if split == "train" else "held-out"
         raise UserError(f"{text} has no {what} examples", "ask for more questions, or change the task's held_out share")
