@@ -1,7 +1,9 @@
 """GRPO for small language models on one GPU or a CPU. Names load when first used: importing this imports no torch."""
 
 import importlib
+import logging
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -21,8 +23,13 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = ["Completion", "Config", "Example", "Group", "RunFailed", "Score", "Span", "UserError"]
 
 # OpenMP's idle threads spin: beside a busy process a step takes 70 times longer. To be set before torch loads.
-if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
+    os.environ["GOMP_SPINCOUNT"] = "1000"
+    if "torch" in sys.modules and sys.platform == "linux":
+        logging.getLogger("minigrpo").warning(
+            "torch was imported before minigrpo: beside a busy process training on the CPU will be slow; "
+            "import minigrpo first, or set GOMP_SPINCOUNT=1000 and start again"
+        )
 
 
 def __getattr__(name: str) -> Any:

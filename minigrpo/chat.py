@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from minigrpo.errors import UserError
 from minigrpo.trained import Trained
 from minigrpo.types import Example, Message
 
@@ -16,8 +17,10 @@ def answer(trained: Trained, talks: tuple[Talk, Talk], max_tokens: int) -> tuple
 
 
 def _say(trained: Trained, talk: Talk, max_tokens: int) -> str:
-    ids = trained.engine.encode(Example("chat", talk, None))
-    room = max(1, min(max_tokens, trained.policy.context - len(ids)))
+    ids, context = trained.engine.encode(Example("chat", talk, None)), trained.policy.context
+    if len(ids) >= context:
+        raise UserError(f"that has {len(ids)} tokens, the model takes {context} in all", "ask for less at once")
+    room = min(max_tokens, context - len(ids))
     rows, _ = trained.engine.generate([ids], 1, max_tokens=room, temperature=0.0, seeds=[0])
     return trained.engine.decode(rows[0].ids)
 
@@ -42,6 +45,12 @@ def converse(trained: Trained, ask: Callable[[], str], tell: Callable[[str, str]
             continue
         for talk in talks:
             talk.append({"role": "user", "content": question})
-        for talk, name, text in zip(talks, ("base", "adapter"), answer(trained, talks, max_tokens), strict=True):
+        try:
+            answers = answer(trained, talks, max_tokens)
+        except UserError as error:  # too long by now, or no text
+            tell("minigrpo", f"{error.message}; we start afresh")
+            talks = ([], [])
+            continue
+        for talk, name, text in zip(talks, ("base", "adapter"), answers, strict=True):
             talk.append({"role": "assistant", "content": text})
             tell(name, text)

@@ -148,8 +148,9 @@ def _load(
     )
     renderer = make_renderer(policy, config, datetime.date.fromisoformat(facts["date"]))
     engine, notice = make_engine(policy, renderer, config)
-    train = fitting(job.train, renderer, policy, config, config.max_tokens)
-    test = fitting(job.test, renderer, policy, config, config.answer_tokens)
+    longest, context = config.max_prompt_tokens, policy.context
+    train = prompt.fitting(job.train, renderer, longest, context, config.max_tokens)
+    test = prompt.fitting(job.test, renderer, longest, context, config.answer_tokens)
     job = dataclasses.replace(job, train=train, test=test)
     optimizer = torch.optim.AdamW(policy.trainable(), lr=config.lr, weight_decay=config.weight_decay)
     at = checkpoint.load(found.path, policy, optimizer) if found else Progress()
@@ -267,32 +268,3 @@ def make_engine(policy: Policy, renderer: prompt.Renderer, config: Config) -> tu
     from minigrpo.rollout.native import NativeEngine
 
     return NativeEngine(policy, renderer), ""
-
-
-def prefilled(examples: Sequence[Example], renderer: prompt.Renderer) -> list[Example]:
-    """The examples, each with what the template opens for the model (`<think>`), so that checkers know of it."""
-    opened = [(e, renderer.prefill(e)) for e in examples]
-    return [dataclasses.replace(e, meta={**e.meta, "prefill": text}) if text else e for e, text in opened]
-
-
-def fitting(
-    examples: Sequence[Example], renderer: prompt.Renderer, policy: Policy, config: Config, max_tokens: int
-) -> list[Example]:
-    """The examples whose prompt leaves room for a completion; the others are counted. Raises UserError at none."""
-    room = policy.context - max_tokens
-    limit = min(config.max_prompt_tokens, room)
-    lengths = [(e, len(renderer.encode(e))) for e in examples]
-    kept = [e for e, n in lengths if n <= limit]
-    if examples and not kept:
-        shortest = min(n for _, n in lengths)
-        hint = f"lower the completion budget ({max_tokens}): the model takes {policy.context} in all"
-        if shortest <= room:
-            hint = f"raise max_prompt_tokens ({config.max_prompt_tokens})"
-        raise UserError(
-            f"every prompt is too long: the shortest has {shortest} tokens, {max(0, limit)} are allowed", hint
-        )
-    if len(kept) < len(examples):
-        log.warning(
-            "%d of %d prompts are longer than %d tokens and left out", len(examples) - len(kept), len(examples), limit
-        )
-    return prefilled(kept, renderer)

@@ -8,6 +8,7 @@ import ast
 import functools
 import importlib.util
 import inspect
+import os
 import traceback
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -157,7 +158,8 @@ def _load(file: str) -> ModuleType:
 
 def blame(error: BaseException, file: str) -> str:
     """An error in the user's own file, as file, line and reason."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(Path(file).expanduser())]
+    path = os.path.abspath(os.path.expanduser(file))
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     reason = error.msg if isinstance(error, SyntaxError) else error
     return f"{file}{f':{line}' if line else ''}: {type(error).__name__}: {' '.join(str(reason).split())}"

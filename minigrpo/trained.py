@@ -85,5 +85,5 @@ def questions(trained: Trained, task: str, reward: str, n: int) -> tuple[Part, l
     """The reward that judges, and those of the first `n` held-out examples that fit. Raises UserError."""
     part = scoring.build([reward])[0]
     examples = load_task(task, "test", trained.config.seed)[:n]
-    config = trained.config
-    return part, session.fitting(examples, trained.renderer, trained.policy, config, config.answer_tokens)
+    config, context = trained.config, trained.policy.context
+    return part, prompt.fitting(examples, trained.renderer, config.max_prompt_tokens, context, config.answer_tokens)

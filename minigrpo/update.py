@@ -55,6 +55,8 @@ def update(
         rows = [r for r in rows if r.teaches]  # the others' gradient is zero, their tokens are in the weights
     lots = batch.split(rows, memory.token_budget(policy.causal_lm.config, policy.device), policy.packed)
     optimizer.zero_grad(set_to_none=True)
+    if config.lora_dropout:
+        torch.manual_seed(config.seed * 1_000_003 + step)  # so that a resumed run drops the same
     scale = _scale(policy, rows)
     penalties, clipped, tokens, done = 0.0, 0.0, 0, 0
     for lot in lots:
@@ -85,7 +87,8 @@ def backward(
     if recipe.beta > 0.0:
         with torch.no_grad(), policy.reference():
             reference = token_logprobs(policy, b.tokens, temperature)
-    logp = token_logprobs(policy, b.tokens, temperature)  # (B, T)
+    with policy.learning():
+        logp = token_logprobs(policy, b.tokens, temperature)  # (B, T)
     log_ratio = recipe.ratio(logp, logp.detach(), b.tokens.mask)  # one update per rollout: the old log-probs are these
     objective, clipped = recipe.surrogate(log_ratio, b.advantages)
     penalty = None if reference is None else recipe.kl(logp, reference)

@@ -147,6 +147,23 @@ def test_small_weights_survive_fp16(tiny_folder: Path) -> None:
     assert relative(found["fp16"], found["fp32"]) < 0.05
 
 
+def test_dropout_is_on_in_the_gradient_alone_and_comes_from_the_step(tiny_folder: Path) -> None:
+    policy, (built, config) = tiny_policy(tiny_folder, stir=0.05, lora_dropout=0.5), recipe(lora_dropout=0.5)
+    rows = rows_of(make_groups(), built)
+    assert relative(gradient(policy, [rows], built), gradient(policy, [rows], built)) > 0.01
+    tokens = batch.collate(rows, policy.device).tokens
+    assert torch.equal(token_logprobs(policy, tokens, 1.0), token_logprobs(policy, tokens, 1.0))
+    groups = make_groups()
+    found = []
+    for step in (2, 2, 3):
+        optimizer = torch.optim.SGD(policy.trainable(), lr=0.0)
+        advantages, weights = [built.advantage(g) for g in groups], built.aggregate(groups)
+        update(policy, groups, advantages, weights, built, optimizer, config, step, lambda *a: None)
+        found.append(torch.cat([p.grad.flatten() for p in policy.trainable()]))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
 def test_skipping_groups_without_spread_changes_nothing(tiny_folder: Path) -> None:
     policy, (built, _) = doubled(tiny_folder), recipe()
     groups = make_groups()

@@ -136,3 +136,21 @@ def test_the_token_budget_does_not_hang_on_free_memory(tiny_folder: Path) -> Non
     budget = memory.token_budget(policy.causal_lm.config, policy.device)
     assert budget == memory.LARGEST["cpu"]
     assert budget & (budget - 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "set_before", "expected"),
+    [
+        ("import minigrpo", {}, "1000"),
+        ("import minigrpo", {"GOMP_SPINCOUNT": "7"}, "7"),
+        ("import minigrpo", {"OMP_WAIT_POLICY": "passive"}, "None"),
+        ("import torch, minigrpo", {}, "torch was imported before minigrpo"),
+    ],
+)
+def test_idle_threads_do_not_spin(code: str, set_before: dict[str, str], expected: str) -> None:
+    clean = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    code += "; import os; print(os.environ.get('GOMP_SPINCOUNT'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=clean | set_before, capture_output=True, text=True, check=True
+    )
+    assert expected in done.stdout + done.stderr

@@ -62,6 +62,18 @@ class Policy:
         with self.model.disable_adapter():
             yield
 
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        """Within it the adapter's dropout is on; everywhere else it is off, as is the base's always."""
+        layers = [m.lora_dropout for m in self.model.modules() if getattr(m, "lora_dropout", None)]
+        for layer in layers:
+            layer.train()
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.eval()
+
     def autocast(self) -> AbstractContextManager[Any]:
         """Casts the fp32 adapter down for each product; without it peft casts the activations up."""
         if self.dtype in (torch.float32, torch.float64):

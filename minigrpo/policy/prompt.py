@@ -5,7 +5,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,31 @@ class Renderer:
         opened = messages[-1]["role"] == "assistant"  # an example that begins the answer itself
         options = {"add_generation_prompt": not opened, "continue_final_message": opened}
         return render(self.tokenizer, messages, self.date, {**self.template_kwargs, **options})
+
+
+def fitting(
+    examples: Sequence[Example], renderer: Renderer, longest: int, context: int, max_tokens: int
+) -> list[Example]:
+    """The examples whose prompt, of at most `longest` tokens, leaves room for an answer of `max_tokens`.
+
+    What the template opens for the model (`<think>`) is added to their meta, so that checkers know of it. The others
+    are counted. Raises UserError where none fits.
+    """
+    limit = min(longest, context - max_tokens)
+    lengths = [(e, len(renderer.encode(e))) for e in examples]
+    kept = [e for e, n in lengths if n <= limit]
+    if examples and not kept:
+        shortest = min(n for _, n in lengths)
+        hint = f"lower the completion budget ({max_tokens}): the model takes {context} in all"
+        if shortest + max_tokens <= context:
+            hint = f"raise max_prompt_tokens ({longest})"
+        raise UserError(
+            f"every prompt is too long: the shortest has {shortest} tokens, {max(0, limit)} are allowed", hint
+        )
+    if left := len(examples) - len(kept):
+        log.warning("%d of %d prompts are longer than %d tokens and left out", left, len(examples), limit)
+    opened = [(e, renderer.prefill(e)) for e in kept]
+    return [replace(e, meta={**e.meta, "prefill": text}) if text else e for e, text in opened]
 
 
 def render(tokenizer: Any, messages: Sequence[Message], today: datetime.date, options: Mapping[str, Any]) -> str:
