@@ -148,7 +148,7 @@ def test_small_weights_survive_fp16(tiny_folder: Path) -> None:
 
 
 def test_dropout_is_on_in_the_gradient_alone_and_comes_from_the_step(tiny_folder: Path) -> None:
-    policy, (built, config) = tiny_policy(tiny_folder, stir=0.05, lora_dropout=0.5), recipe(lora_dropout=0.5)
+    policy, (built, config) = tiny_policy(tiny_folder, stir=0.05, lora_dropout=0.5), recipe(lora_dropout=0.5, lr=1e-12)
     rows = rows_of(make_groups(), built)
     assert relative(gradient(policy, [rows], built), gradient(policy, [rows], built)) > 0.01
     tokens = batch.collate(rows, policy.device).tokens
