@@ -35,7 +35,10 @@ PAGES = {"README.md": README, "data/README.md": (ROOT / "data" / "README.md").re
 # How a command of the page is made small: these are put behind it, and the last flag wins.
 SMALL = "steps=2 prompts_per_step=2 group_size=4 max_tokens=12 eval_max_tokens=12 eval_n=4 dtype=fp32".split()
 BEHIND = {"train": [f"--set={s}" for s in SMALL], "eval": ["--n=4"], "chat": ["--max-tokens=8"]}
-HUB = {"examples/gsm8k.yaml": "--task=arithmetic()"}  # what would be fetched from the hub, and what stands in for it
+ALSO = {
+    "examples/gsm8k.yaml": "--task=arithmetic()",  # would be fetched from the hub
+    "advantage=my.py:centred()": "--reward=my.py:brevity(limit=8)",  # the tiny model adds nothing right: no spread
+}
 DEMO = {"steps": 2, "prompts_per_step": 2, "group_size": 4, "max_tokens": 4, "eval_max_tokens": 4, "eval_n": 4}
 VERBS: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
 
@@ -94,7 +97,7 @@ def _end() -> str:
 
 
 def _run(patch: pytest.MonkeyPatch, words: list[str], tiny: Path) -> Ran:
-    behind = [*BEHIND.get(words[0], []), *(stand_in for name, stand_in in HUB.items() if name in words)]
+    behind = [*BEHIND.get(words[0], []), *(flag for word, flag in ALSO.items() if word in words)]
     if words[0] == "train":
         behind.append(f"--model={tiny}")
     before = set(Path("runs").glob("*"))
@@ -145,7 +148,9 @@ def test_own_task_is_asked(ran: dict[str, Ran]):
 
 
 def test_own_variant_is_used(ran: dict[str, Ran]):
-    for g in groups(ran, "my.py:centred"):
+    found = groups(ran, "my.py:centred")
+    assert any(g["std"] > 0 for g in found)
+    for g in found:
         middle = median(c["reward"] for c in g["completions"])
         for c in g["completions"]:
             assert c["spans"][0]["adv"] == pytest.approx(c["reward"] - middle)
