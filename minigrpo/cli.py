@@ -36,7 +36,7 @@ def main() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)  # neither a stray byte nor a narrow terminal is worth a traceback
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="minigrpo", standalone_mode=False)
         sys.stdout.flush()
     except UserError as error:
         return _complain(error.message, error.hint)
@@ -122,12 +122,10 @@ def demo(
     """A real 135M model learns sums in a few minutes; see it before and after."""
     from minigrpo import demo as it
 
-    _, code, result = it.run(
+    run, code, result = it.run(
         it.config(steps, seed, out), _screen(as_json), command=shlex.join(sys.argv), offline=_offline()
     )
-    if as_json and result:
-        _print(result)
-    return code
+    return _done(run, code, as_json, result)
 
 
 @app.command()
@@ -143,34 +141,42 @@ def train(
     out: Annotated[str | None, typer.Option(help="the run folder; default runs/<recipe>-<time>")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="print the resolved config and stop")] = False,
     no_probe: Annotated[bool, typer.Option("--no-probe", hidden=True)] = False,
+    as_json: Json = False,
 ) -> int:
     """Train a new run. Options: file < flags < --set."""
     from minigrpo import config as configs
 
     values = {
-        "model": model,
-        "task": task,
-        "reward": reward,
-        "recipe": recipe,
-        "backend": backend,
-        "loader": loader,
+        "model": model, "task": task, "reward": reward, "recipe": recipe, "backend": backend, "loader": loader,
         "out": out,
-    }
+    }  # fmt: skip
     settings = configs.load(config, values, sets)
     if explain:
         print(configs.dump(settings.resolve()), end="")
         return 0
     from minigrpo import session, sinks
 
-    return session.start(settings, sinks.console(_screen()), command=shlex.join(sys.argv), offline=_offline())[1]
+    screen = sinks.console(_screen(as_json))
+    run, code = session.start(settings, screen, command=shlex.join(sys.argv), offline=_offline())
+    return _done(run, code, as_json)
 
 
 @app.command()
-def resume(run: Run) -> int:
+def resume(run: Run, as_json: Json = False) -> int:
     """Go on with a stopped or crashed run."""
     from minigrpo import session, sinks
 
-    return session.resume(run, sinks.console(_screen()), offline=_offline())
+    code = session.resume(run, sinks.console(_screen(as_json)), offline=_offline())
+    return _done(run, code, as_json)
+
+
+def _done(run: Path, code: int, as_json: bool, result: Any = None) -> int:
+    """Prints what --json promises at the end of a training: its result, else the run as `runs` lists it."""
+    from minigrpo import runfolder
+
+    if as_json:
+        _print(result or runfolder.row(run))
+    return code
 
 
 @app.command("eval")

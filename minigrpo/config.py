@@ -59,7 +59,7 @@ class Config(BaseModel):
     eval_every: int = Field(0, ge=0, description="evaluate every so many steps; the start and the end always are")
     eval_n: int = Field(64, ge=0, description="held-out examples per evaluation; 0: none")
     eval_max_tokens: int | None = Field(None, ge=1, description="completion budget in evaluations; default: max_tokens")
-    save_every: int = Field(25, ge=1, description="checkpoint every so many steps; the end always is")
+    save_every: int = Field(10, ge=1, description="checkpoint every so many steps; the end always is")
     keep_last: int = Field(2, ge=1, description="checkpoints kept besides the best")
     out: str | None = Field(None, description="the run folder; default runs/<name>")
 

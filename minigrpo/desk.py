@@ -30,7 +30,7 @@ class Desk:
         self.status.set(phase=phase, done=done, of=of)
         self.screen.progress(phase, done, of)
         self.look()
-        if self.stop and phase in ("sampling", "scoring"):
+        if self.stop and phase in ("sampling", "scoring", "evaluating"):
             raise Abandoned
 
     def look(self) -> None:

@@ -80,10 +80,10 @@ def start(
 ) -> tuple[Path, int]:  # fmt: skip
     """Train a new run to its end; its folder and the exit code. `around` sees the session before the first step."""
     job = prepare(config)
-    resolve(config.model, offline)  # downloads, and finds wrong names, before a folder is made
+    base = resolve(config.model, offline)  # downloads, and finds wrong names, before a folder is made
+    job = dataclasses.replace(job, config=job.config.model_copy(update={"model": base.name}))
     run = runfolder.create(config.out, job.config, command=command, name=name)
     try:
-        runfolder.describe(run, date=datetime.date.today().isoformat())
         return run, _run(run, job, screen, offline, fresh=True, around=around)
     except BaseException:  # Ctrl-C while loading too
         if not (run / "events.jsonl").exists():

@@ -1,7 +1,8 @@
 """Where events go: a sink takes one event at a time and never stops the run."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,7 @@ _CELLS = (  # metric, label, format, style
     ("reward/mean", "reward", "{:5.2f}", "bold green"),
     ("group/signal", "signal", "{:4.0%}", ""),
     ("length/mean", "length", "{:5.1f}", ""),
+    ("length/cut", "cut", "{:4.0%}", ""),
     ("time/rollout", "sample", "{:.1f} s", ""),
     ("time/score", "score", "{:.1f} s", ""),
     ("time/train", "train", "{:.1f} s", ""),
@@ -91,7 +93,6 @@ class ConsoleSink:
         self._first: Evaluated | None = None
         self._explained = False
         self._spinner: Spinner | None = None
-        self._gone = False
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -117,14 +118,16 @@ class ConsoleSink:
         if not self._out.is_terminal:
             return
         text = Text(phase if done is None else f"{phase} {done}/{of}" if of else f"{phase} {done}", "dim")
-        if self._spinner is None:
-            self._spinner = self._out.status(text, spinner="dots", spinner_style="dim")
-            self._spinner.start()
-        self._spinner.update(text)
+        with self._safely():
+            if self._spinner is None:
+                self._spinner = self._out.status(text, spinner="dots", spinner_style="dim")
+                self._spinner.start()
+            self._spinner.update(text)
 
     def close(self) -> None:
         if self._spinner is not None:
-            self._spinner.stop()
+            with self._safely():
+                self._spinner.stop()
             self._spinner = None
 
     def _started(self, event: Started) -> None:
@@ -170,11 +173,17 @@ class ConsoleSink:
         line = Text()
         for part in parts:
             line.append(*((plain(part), "") if isinstance(part, str) else (plain(part[0]), part[1])))
+        with self._safely():
+            self._out.print(line, soft_wrap=True, highlight=False)  # Text is never read as markup
+
+    @contextmanager
+    def _safely(self) -> Iterator[None]:
+        """Who read the pipe went away (rich would exit for that), the terminal closed, the disk is full: the run goes
+        on, and is silent."""
         try:
-            if not self._gone:
-                self._out.print(line, soft_wrap=True, highlight=False)  # Text is never read as markup
-        except (OSError, SystemExit):  # the disk is full, or who read the pipe went away: rich would exit for that
-            self._gone = True
+            yield
+        except (OSError, SystemExit):
+            self._out.quiet = True
 
 
 def plain(text: str) -> str:

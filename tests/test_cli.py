@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -97,10 +98,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(place)
+    log = logging.getLogger("minigrpo")
+    level = log.level
     for name in ("HF_HUB_OFFLINE", "MINIGRPO_OFFLINE"):
         monkeypatch.setenv(name, "1")  # and put back what --offline does
+    yield
+    log.setLevel(level)
 
 
 @pytest.fixture(scope="module")
@@ -483,8 +488,9 @@ def broken(folder: Path, way: str) -> None:
         weights.rename(folder / "adapter_model.bin")
     if way == "no config":
         config.unlink()
-    if way == "prompt":
-        (folder / "minigrpo.json").write_text("[]")
+    if way.startswith("prompt"):
+        said = json.loads((folder / "minigrpo.json").read_text()) | {"template_kwargs": 3}
+        (folder / "minigrpo.json").write_text("[]" if way == "prompt" else json.dumps(said))
     if way == "no base":
         (folder / "minigrpo.json").unlink()
         config.write_text(json.dumps({**settings, "base_model_name_or_path": None}))
@@ -499,27 +505,37 @@ def broken(folder: Path, way: str) -> None:
         ("kind", "not a plain LoRA adapter"), ("shapes", "does not fit the model: Error(s) in loading"),
         ("rank", "does not fit the model"), ("rank text", "does not fit the model"),
         ("targets", "does not fit the model"), ("foreign names", "on one side only"),
-        ("some missing", "on one side only"), ("prompt", "minigrpo.json"), ("no base", "which base it belongs to"),
+        ("some missing", "on one side only"), ("prompt", "minigrpo.json"),
+        ("prompt kind", "minigrpo.json"), ("no base", "which base it belongs to"),
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Found missing adapter keys")
 def test_a_broken_adapter(train: Callable[..., Done], adapter: Path, tmp_path: Path, way: str, message: str) -> None:
     broken(adapter, way)
     refused(call("eval", adapter, "--n", 2, "--set", "max_tokens=4"), message)
-    if way not in ("prompt", "no base"):  # what training takes from an adapter folder is its weights
+    if way not in ("prompt", "prompt kind", "no base"):  # what training takes from an adapter folder is its weights
         refused(train(tmp_path / "run", f"adapter={adapter}"), message)
         assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_stored_in_4_bits(train: Callable[..., Done], tiny_folder: Path, tmp_path: Path) -> None:
+def test_a_folder_stored_in_4_bits(train: Callable[..., Done], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    wide, narrow = (in_4_bits(tmp_path / f"w{n}", n) for n in (64, 32))
+    refused(train(run, f"model={wide}", "quant=none"), "stored in 4 bits", "quant=auto")
+    refused(train(run, f"model={narrow}"), "no multiple of 64", "16-bit model")
+    assert train(run, f"model={wide}", "steps=1").code == 0
+
+
+def in_4_bits(folder: Path, width: int) -> Path:
+    """A tiny model saved as bitsandbytes holds it in memory."""
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
+    tiny_model(hidden_size=width).save_pretrained(folder / "whole")
     quantised = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32)
-    AutoModelForCausalLM.from_pretrained(tiny_folder, quantization_config=quantised).save_pretrained(tmp_path / "nf4")
-    tiny_tokenizer().save_pretrained(tmp_path / "nf4")
-    refused(train(tmp_path / "run", f"model={tmp_path}/nf4", "quant=none"), "stored in 4 bits", "quant=auto")
-    assert train(tmp_path / "run", f"model={tmp_path}/nf4", "steps=1").code == 0
+    AutoModelForCausalLM.from_pretrained(folder / "whole", quantization_config=quantised).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
 
 
 # A run's course
@@ -562,9 +578,8 @@ def test_a_run_stopped_before_its_first_step(run: Path, stopped: Path) -> None:
 
 
 def test_a_locked_run(stopped: Path) -> None:
-    code = (
-        "import sys; from minigrpo import runfolder as r\nwith r.lock(r.folder.Path(sys.argv[1])): input(print('held'))"
-    )
+    code = "import sys, pathlib; from minigrpo import runfolder\n"
+    code += "with runfolder.lock(pathlib.Path(sys.argv[1])): print('held', flush=True), input()"
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(stopped)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -606,7 +621,7 @@ def test_resuming_a_finished_run(
         "group_size=2 prompts_per_step=40 steps=1 warmup=4 max_tokens=1 seed=0",
         "seed=2147483647 eval_n=0 save_every=1000 temperature=0.01",
         "eval_n=10000 temperature=10 steps=1 max_tokens=256 eval_max_tokens=2 recipe=grpo",
-        "engine=hf train_path=naive recipe=dr_grpo quant=nf4",
+        "engine=hf train_path=naive recipe=dr_grpo",
     ],
 )
 def test_extremes(train: Callable[..., Done], tmp_path: Path, options: str) -> None:
@@ -692,6 +707,7 @@ def command(*args: object) -> list[str]:
     return [sys.executable, "-m", "minigrpo", *map(str, args)]
 
 
+@pytest.mark.slow
 def test_stdout_is_one_document_through_pipes(run: Path) -> None:
     """Whatever libraries print, and in an encoding that has no letter but ASCII."""
     narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -700,12 +716,12 @@ def test_stdout_is_one_document_through_pipes(run: Path) -> None:
     assert fits(found.json, EVALUATION)
 
 
+@pytest.mark.slow
 def test_a_run_outlives_its_reader(train: Callable[..., Done], tiny_folder: Path, tmp_path: Path) -> None:
     """`minigrpo train … | head -1` trains to the end."""
     flags = "dtype=fp32 steps=2 prompts_per_step=2 group_size=3 max_tokens=6 eval_n=3".split()
-    sets = [
-        f"--set={f}" for f in (*flags, f"model={tiny_folder}", "task=arithmetic(high=6)", "reward=['mine.py:low()']")
-    ]
+    flags += [f"model={tiny_folder}", "task=arithmetic(high=6)", "reward=['mine.py:low()']"]
+    sets = [f"--set={f}" for f in flags]
     child = subprocess.Popen(
         command("train", *sets, "--out", tmp_path / "run"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -718,9 +734,10 @@ def test_a_run_outlives_its_reader(train: Callable[..., Done], tiny_folder: Path
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_a_full_disk_behind_stdout() -> None:
+def test_a_full_disk_behind_stdout(run: Path) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command("options"), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        listing = command("runs", run.parent, "--json")
+        done = subprocess.run(listing, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.startswith("error: [Errno 28]")
     assert len(done.stderr.splitlines()) == 2

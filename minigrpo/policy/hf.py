@@ -84,7 +84,7 @@ def _model(base: Base, device: torch.device, dtype: torch.dtype, quant: str) -> 
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
         )
     model = AutoModelForCausalLM.from_pretrained(base.path, device_map={"": str(device)}, **options)
-    _guard_4bit(model, dtype)
+    _guard_4bit(model, dtype, "use the 16-bit model it was made from" if stored else "use quant=none")
     return model, "nf4"
 
 
@@ -101,7 +101,7 @@ def _stored_quant(base: Base) -> bool:
     return True
 
 
-def _guard_4bit(model: Any, dtype: torch.dtype) -> None:
+def _guard_4bit(model: Any, dtype: torch.dtype, otherwise: str) -> None:
     """On AVX512-BF16 CPUs bitsandbytes repacks a layer at its first pass without gradients, and later gradients
     through it are lost without a word (0.50.2): tell each layer that the CPU cannot. Compute in our type.
 
@@ -114,7 +114,7 @@ def _guard_4bit(model: Any, dtype: torch.dtype) -> None:
                 message = (
                     f"on a CPU bitsandbytes cannot read {name}: its {module.in_features} inputs are no multiple of 64"
                 )
-                raise UserError(message, "use quant=none")
+                raise UserError(message, otherwise)
             module.support_avx512bf16_for_cpu = False
             module.compute_dtype, module.compute_type_is_set = dtype, True
 

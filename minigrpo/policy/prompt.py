@@ -201,12 +201,12 @@ def load_prompt(folder: Path, tokenizer: Any = None) -> tuple[Renderer, Base, fr
         return None
     try:
         saved = json.loads((folder / FILE).read_text("utf-8"))
-        base = Base(**saved["base"], path="")
+        base = Base(**{k: str(v) for k, v in saved["base"].items()}, path="")
         day = datetime.date.fromisoformat(saved["date"])
         tokenizer = tokenizer or _tokenizer(folder)
-        renderer = Renderer(tokenizer, saved["system_prompt"], saved["template_kwargs"], day)
+        renderer = Renderer(tokenizer, saved["system_prompt"], dict(saved["template_kwargs"]), day)
         return renderer, base, frozenset(saved["stop_ids"])
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise UserError(f"cannot read {folder / FILE}: {error}", "save the adapter again") from None
 
 

@@ -28,7 +28,8 @@ def resolve(name: str, offline: bool = False) -> Base:
         return _wheel(offline)
     if folder := _folder(name):
         _check(folder, name)
-        return Base(name, "folder", "", weight_hash(folder), str(folder.resolve()))
+        path = folder.resolve()  # also as the name: an adapter is opened from other places than it was trained in
+        return Base(str(path), "folder", "", weight_hash(path), str(path))
     if not HUB_ID.fullmatch(name):
         raise UserError(f"no folder called {name!r}", _hint(name, CHOICES))
     with _explained(name):

@@ -5,7 +5,7 @@ from minigrpo.runfolder.control import COMMANDS, Command, Control, reply, send
 from minigrpo.runfolder.folder import create, describe, lock, read_run
 from minigrpo.runfolder.groups import group_line
 from minigrpo.runfolder.logs import Logs, lines, tail
-from minigrpo.runfolder.reading import runs, summary
+from minigrpo.runfolder.reading import row, runs, summary
 from minigrpo.runfolder.status import PHASES, STATES, Status, read_status, state
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "read_status",
     "reply",
     "rewind",
+    "row",
     "runs",
     "save_adapter",
     "save_checkpoint",

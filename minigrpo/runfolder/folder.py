@@ -49,6 +49,7 @@ def create(
         "schema": SCHEMA,
         "id": uuid.uuid4().hex,
         "created": time.time(),
+        "date": time.strftime("%Y-%m-%d"),  # what templates take for today, also after a resume
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in _PACKAGES}},
         "base": dict(base or {"name": config.model}),
         "tokenizer_hash": tokenizer_hash,

@@ -19,14 +19,14 @@ _EVALUATION = ("step", "n", "strict", "lenient", "cut", "mean_tokens")
 
 
 def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
-    """One line per run in `folder`, by name: name, state, step, max_steps, reward, signal, model, recipe, path."""
+    """One row per run in `folder`, by name."""
     root = Path(folder)
     if not root.is_dir():
         return []
     with os.scandir(root) as entries:
         names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
     paths = [root / name for name in names]
-    return [_line(p) for p in paths if (p / "run.json").is_file() or (p / "status.json").is_file()]
+    return [row(p) for p in paths if (p / "run.json").is_file() or (p / "status.json").is_file()]
 
 
 def summary(run: str | Path) -> dict[str, Any]:
@@ -52,7 +52,8 @@ def summary(run: str | Path) -> dict[str, Any]:
     }
 
 
-def _line(run: Path) -> dict[str, Any]:
+def row(run: Path) -> dict[str, Any]:
+    """One run as `runs` lists it: name, state, step, max_steps, reward, signal, model, recipe, path."""
     facts = durable.read_json(run / "run.json")
     status = read_status(run)
     config = _config(run / "config.yaml")
