@@ -99,10 +99,10 @@ def backward(
 
 @torch.no_grad()
 def measure_kl(policy: Policy, rows: Sequence[batch.Row], recipe: Recipe, config: Config) -> float:
-    """KL to the reference at beta 0: on one group a step, or as many of its rows as cost a twentieth of the step."""
+    """KL to the reference at beta 0, on as many rows of one group as cost at most a twentieth of the step."""
     if not rows:
         return 0.0
-    b = batch.collate(rows[: max(1, min(config.group_size, len(rows) // 16))], policy.device)
+    b = batch.collate(rows[: max(1, min(config.group_size, len(rows) // 64))], policy.device)
     logp = token_logprobs(policy, b.tokens, config.temperature)
     with policy.reference():  # the same rows in the same shape: exactly zero while nothing was learnt
         reference = token_logprobs(policy, b.tokens, config.temperature)

@@ -47,7 +47,19 @@ def load(config: Config, offline: bool = False, learns: bool = True) -> Policy:
     peft_model.eval()
     context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 1 << 30)
     packed = config.train_path != "naive" and attention.supported(model)
-    return Policy(peft_model, tokenizer, base, device, dtype, quant, stop_ids, context, packed, frozen_copy)
+    return Policy(
+        peft_model,
+        lora.layers(peft_model),
+        tokenizer,
+        base,
+        device,
+        dtype,
+        quant,
+        stop_ids,
+        context,
+        packed,
+        frozen_copy,
+    )
 
 
 def pick_device() -> torch.device:

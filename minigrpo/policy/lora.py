@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import LoraLayer
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file
 
 from minigrpo.errors import UserError
 
+BEYOND = ("use_dora", "modules_to_save", "target_parameters", "trainable_token_indices")  # more than plain LoRA
 OTHER_BASE = "was it trained on another base, or with another lora_r?"
 
 
@@ -47,6 +49,11 @@ def start_from(model: Any, folder: Path, learns: bool) -> tuple[PeftModel, bool]
     return peft_model, not zero
 
 
+def layers(model: PeftModel) -> list[LoraLayer]:
+    """The layers that have an adapter."""
+    return [m for m in model.modules() if isinstance(m, LoraLayer)]
+
+
 def base_name(folder: Path) -> str:
     """The base that an adapter made elsewhere names. Raises UserError."""
     check(folder)
@@ -69,7 +76,7 @@ def check(folder: Path) -> dict[str, torch.Tensor]:
         tensors = load_file(weights)
     except Exception as error:  # safetensors raises its own kinds for each way to be broken
         raise UserError(f"cannot read the adapter in {folder}: {_in_a_line(error)}", "is the copy complete?") from None
-    if not isinstance(kind, dict) or kind.get("peft_type") != "LORA" or kind.get("use_dora"):
+    if not isinstance(kind, dict) or kind.get("peft_type") != "LORA" or any(kind.get(k) for k in BEYOND):
         raise UserError(f"{folder} is not a plain LoRA adapter", "adapters of other kinds are not supported")
     if not tensors:
         raise UserError(f"the adapter in {folder} is empty", "is the copy complete?")

@@ -1,6 +1,6 @@
 """The weights that learn, and what belongs to them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,7 @@ class Policy:
     """A model with a LoRA adapter, its tokenizer, and its frozen reference."""
 
     model: Any  # peft.PeftModel; the adapter that learns is called "default" and is fp32
+    layers: Sequence[Any]  # those of its layers that have an adapter
     tokenizer: Any
     base: Base
     device: torch.device
@@ -47,7 +48,7 @@ class Policy:
     def reference(self) -> Iterator[None]:
         """Within it the model is the reference: its adapter off, or the frozen copy of a non-zero start."""
         if not self.frozen_copy:
-            with self.model.disable_adapter():
+            with self.bare():
                 yield
             return
         self.model.set_adapter("reference", inference_mode=True)
@@ -58,21 +59,29 @@ class Policy:
 
     @contextmanager
     def bare(self) -> Iterator[None]:
-        """Within it the model is the base without any adapter."""
-        with self.model.disable_adapter():
+        """Within it the model is the base without any adapter; for passes without gradients.
+
+        Flips peft's own switch in each layer. Its `disable_adapter` does so too, but walks and marks every parameter
+        besides, which takes a fifth of the time of the KL that every step measures.
+        """
+        for layer in self.layers:
+            layer._disable_adapters = True
+        try:
             yield
+        finally:
+            for layer in self.layers:
+                layer._disable_adapters = False
 
     @contextmanager
     def learning(self) -> Iterator[None]:
         """Within it the adapter's dropout is on; everywhere else it is off, as is the base's always."""
-        layers = [m.lora_dropout for m in self.model.modules() if getattr(m, "lora_dropout", None)]
-        for layer in layers:
-            layer.train()
+        for layer in self.layers:
+            layer.lora_dropout.train()
         try:
             yield
         finally:
-            for layer in layers:
-                layer.eval()
+            for layer in self.layers:
+                layer.lora_dropout.eval()
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Casts the fp32 adapter down for each product; without it peft casts the activations up."""
