@@ -152,7 +152,9 @@ def train(
     }  # fmt: skip
     settings = configs.load(config, values, sets)
     if explain:
-        print(configs.dump(settings.resolve()), end="")
+        from minigrpo.tasks.load import suited
+
+        print(configs.dump(suited(settings).resolve()), end="")
         return 0
     from minigrpo import session, sinks
 
@@ -191,6 +193,8 @@ def evaluation(
     """Base and adapter on the same held-out examples: greedy, same prompt, same limit."""
     from minigrpo import evaluate, trained
 
+    if task is None and not (run / "run.json").exists() and (run / "adapter_config.json").exists():
+        raise UserError(f"{run} does not say what it was trained on", "add --task, and --reward if it is no number")
     it = trained.open_trained(run, _offline(), sets or [])
     task = task or it.config.eval_task or it.config.task
     part, examples = trained.questions(it, task, reward or it.config.reward[0], n)

@@ -41,7 +41,7 @@ class Config(BaseModel):
     group_size: int = Field(8, ge=2, le=1024, description="completions of one prompt that are compared")
     steps: int = Field(100, ge=1, description="optimizer updates")
     max_prompt_tokens: int = Field(1024, ge=1, description="longer prompts are dropped and counted")
-    max_tokens: int = Field(256, ge=1, description="completion budget; longer ones are cut")
+    max_tokens: int = Field(256, ge=1, description="completion budget; arithmetic and sequences take 32")
     temperature: float = Field(1.0, ge=0.01, le=10.0)
     system_prompt: str | None = None
     template_kwargs: dict[str, pydantic.JsonValue] = Field(

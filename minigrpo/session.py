@@ -26,6 +26,7 @@ from minigrpo.rewards import scoring
 from minigrpo.rollout import plans
 from minigrpo.rollout.engine import Engine
 from minigrpo.tasks.load import load as load_task
+from minigrpo.tasks.load import suited
 from minigrpo.types import Example, Part
 from minigrpo.update import Recipe
 
@@ -66,7 +67,7 @@ class Session:
 
 def prepare(config: Config) -> Job:
     """Recipe, rewards and tasks of a config. Raises UserError."""
-    config = config.resolve()
+    config = suited(config).resolve()
     built = {seam: spec.build(getattr(config, seam), module) for seam, module in MODULES.items()}
     recipe = Recipe(**built, beta=config.beta or 0.0)
     examples = load_task(config.task, "train", config.seed)

@@ -446,7 +446,10 @@ def test_a_full_disk_at_the_first_checkpoint(train: Callable[..., Done], disk: C
 
 
 def test_an_adapter_elsewhere(adapter: Path) -> None:
-    assert fits(call("eval", adapter, "--n", 2, "--set", "max_tokens=4", "--json").json, EVALUATION)
+    assert fits(
+        call("eval", adapter, "--task", "arithmetic", "--n", 2, "--set", "max_tokens=4", "--json").json, EVALUATION
+    )
+    refused(call("eval", adapter), "does not say what it was trained on", "--task")
     assert call("chat", adapter, "--prompt", "hi", "--max-tokens", 2, "--json").json["prompt"] == "hi"
 
 
@@ -512,7 +515,7 @@ def broken(folder: Path, way: str) -> None:
 @pytest.mark.filterwarnings("ignore:Found missing adapter keys")
 def test_a_broken_adapter(train: Callable[..., Done], adapter: Path, tmp_path: Path, way: str, message: str) -> None:
     broken(adapter, way)
-    refused(call("eval", adapter, "--n", 2, "--set", "max_tokens=4"), message)
+    refused(call("eval", adapter, "--task", "arithmetic", "--n", 2, "--set", "max_tokens=4"), message)
     if way not in ("prompt", "prompt kind", "no base"):  # what training takes from an adapter folder is its weights
         refused(train(tmp_path / "run", f"adapter={adapter}"), message)
         assert not (tmp_path / "run").exists()

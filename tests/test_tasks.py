@@ -562,3 +562,20 @@ def test_these_rooms_import_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
     assert rewards.__all__
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"task": "arithmetic"}, 32),
+        ({"task": "sequences(length=4)"}, 32),
+        ({"task": "arithmetic", "max_tokens": 200}, 200),
+        ({"task": "gsm8k()"}, 256),
+        ({"task": "mine.py:arithmetic()"}, 256),
+    ],
+)
+def test_short_tasks_have_a_short_budget_unless_one_is_asked_for(values: dict[str, Any], expected: int) -> None:
+    from minigrpo import config
+    from minigrpo.tasks.load import suited
+
+    assert suited(config.build(values)).max_tokens == expected

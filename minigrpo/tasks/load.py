@@ -1,8 +1,19 @@
 """From a task's text to its examples, checked: the one door through which the other rooms get them."""
 
 from minigrpo import spec, tasks
+from minigrpo.config import Config
 from minigrpo.errors import UserError
 from minigrpo.types import Example
+
+SHORT = {"arithmetic": 32, "sequences": 32}  # tokens that an answer needs, in tasks that want one number
+
+
+def suited(config: Config) -> Config:
+    """The config with the max_tokens that its task needs, unless one was asked for. Raises UserError."""
+    task = spec.parse(config.task)
+    if "max_tokens" in config.model_fields_set or task.file or task.name not in SHORT:
+        return config
+    return config.model_copy(update={"max_tokens": SHORT[task.name]})
 
 
 def load(text: str, split: str, seed: int) -> list[Example]:
