@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from minigrpo.config import Config
 from minigrpo.errors import UserError
-from minigrpo.loop import Progress
+from minigrpo.loop import Deck, Progress
 from minigrpo.policy import lora
 from minigrpo.policy.policy import Policy
 from minigrpo.policy.prompt import Renderer, save_prompt
@@ -19,7 +19,7 @@ SCHEMA = 1
 
 
 def save(folder: Path, policy: Policy, optimizer: torch.optim.Optimizer, at: Progress) -> None:
-    """Adapter, optimizer and progress. Order of data and all sampling come from (seed, step) and need no state."""
+    """Adapter, optimizer and progress. All sampling comes from (seed, step) and needs no state."""
     lora.save(policy.model, folder)
     (folder / "README.md").unlink(missing_ok=True)  # peft's empty form
     state = optimizer.state_dict()["state"]
@@ -40,7 +40,7 @@ def load(folder: Path, policy: Policy, optimizer: torch.optim.Optimizer) -> Prog
         index, _, key = name.partition(".")
         state.setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    return Progress(**body)
+    return Progress(**{**body, "deck": Deck(**body["deck"])})
 
 
 def save_adapter(folder: Path, policy: Policy, renderer: Renderer, config: Config) -> None:
@@ -51,7 +51,7 @@ def save_adapter(folder: Path, policy: Policy, renderer: Renderer, config: Confi
 
 
 def _card(policy: Policy, config: Config) -> str:
-    base = policy.base
+    base, lora = policy.base, policy.model.peft_config["default"]
     where = f"base_model: {base.name}\n" if base.source == "hub" else ""
     return f"""---
 library_name: peft
@@ -65,7 +65,7 @@ A LoRA adapter trained with GRPO by minigrpo.
 | task | `{config.task}` |
 | reward | `{" + ".join(config.reward)}` |
 | recipe | {config.recipe}: {config.steps} steps, {config.prompts_per_step} prompts x {config.group_size} completions |
-| adapter | LoRA r={config.lora_r}, alpha={config.lora_alpha}, learning rate {config.lr:g}, seed {config.seed} |
+| adapter | LoRA r={lora.r}, alpha={lora.lora_alpha}, learning rate {config.lr:g}, seed {config.seed} |
 
 `minigrpo.json` holds what its prompts need: system prompt, template options, stop tokens.
 """

@@ -91,12 +91,7 @@ def _options(
 
 
 def _offline() -> bool:
-    return os.environ.get("MINIGRPO_OFFLINE") == "1" or os.environ.get("HF_HUB_OFFLINE", "").lower() in (
-        "1",
-        "true",
-        "yes",
-        "on",
-    )
+    return os.environ.get("MINIGRPO_OFFLINE") == "1"  # HF_HUB_OFFLINE is the hub's, and smollm2 does not lie there
 
 
 def _screen(as_json: bool = False) -> Any:
@@ -192,13 +187,15 @@ def evaluation(
 ) -> int:
     """Base and adapter on the same held-out examples: greedy, same prompt, same limit."""
     from minigrpo import evaluate, trained
+    from minigrpo.rewards import scoring
 
     if task is None and not (run / "run.json").exists() and (run / "adapter_config.json").exists():
         raise UserError(f"{run} does not say what it was trained on", "add --task, and --reward if it is no number")
     it = trained.open_trained(run, _offline(), sets or [])
     task = task or it.config.eval_task or it.config.task
-    part, examples = trained.questions(it, task, reward or it.config.reward[0], n)
-    base, adapter = evaluate.compare(it.policy, it.engine, examples, part, it.config.answer_tokens)
+    part = scoring.build([reward or it.config.reward[0]])[0]
+    examples, room = trained.questions(it, task, n)
+    base, adapter = evaluate.compare(it.policy, it.engine, examples, part, room)
     result = evaluate.document(str(run), task, n, part, base, adapter)
     if (run / "run.json").exists():
         evaluate.keep(run, result)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
+import pydantic_core
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -74,6 +75,14 @@ class Config(BaseModel):
     ratio: str | None = None
     surrogate: str | None = None
     kl: str | None = None
+
+    @pydantic.field_validator("*", mode="before")
+    @classmethod
+    def _no_switch(cls, value: Any) -> Any:
+        """No option is a switch, and `steps: true` is not 1."""
+        if isinstance(value, bool):
+            raise pydantic_core.PydanticCustomError("switch", "it is no switch")
+        return value
 
     @property
     def answer_tokens(self) -> int:

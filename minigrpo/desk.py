@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -30,21 +30,27 @@ class Desk:
         self.status.set(phase=phase, done=done, of=of)
         self.screen.progress(phase, done, of)
         self.look()
-        if self.stop and phase in ("sampling", "scoring", "evaluating"):
+        if self.stop and phase in ("sampling", "scoring"):
             raise Abandoned
 
     def look(self) -> None:
         """Take the commands that have come in."""
         for command in self.control.poll():
             self._obey(command)
+        if self.stop:
+            self.status.set(state="stopping")
 
-    def wait_while_paused(self) -> None:
-        """Between steps: stand still until resumed or stopped."""
-        if self.paused and not self.stop:
-            self.status.set(state="paused")
-            while self.paused and not self.stop:
-                time.sleep(0.2)
-                self.look()
+    def wait_while_paused(self, save: Callable[[], None]) -> None:
+        """Between steps: stand still until resumed or stopped; a checkpoint asked for meanwhile is saved."""
+        if not self.paused or self.stop:
+            return
+        self.status.set(state="paused")
+        while self.paused and not self.stop:
+            time.sleep(0.2)
+            self.look()
+            if self.checkpoint:
+                save()
+        if not self.stop:
             self.status.set(state="running")
 
     @contextmanager
@@ -69,7 +75,6 @@ class Desk:
         match command.name:
             case "stop":
                 self.stop = self.stop or "asked to"
-                self.status.set(state="stopping")
             case "pause":
                 self.paused = True
             case "resume":

@@ -2,8 +2,9 @@
 
 import os
 import platform
-from importlib import metadata
 from typing import Any
+
+from minigrpo.runfolder.folder import version
 
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "safetensors", "gradio", "trl", "unsloth")
 
@@ -28,15 +29,8 @@ def examine() -> dict[str, Any]:
         "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT"),
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY"),
     }
-    versions = {"python": platform.python_version(), **{p: _version(p) for p in ("minigrpo", *PACKAGES)}}
+    versions = {"python": platform.python_version(), **{p: version(p) for p in ("minigrpo", *PACKAGES)}}
     return {"versions": versions, "device": about, "findings": [*_of_gpu(), *_of_threads(about)]}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _finding(name: str, message: str, fix: str | None) -> dict[str, str | None]:
@@ -69,7 +63,7 @@ def _of_gpu() -> list[dict[str, str | None]]:
             found.append(
                 _finding("card not supported", message, "install a torch build for this card, see pytorch.org")
             )
-    if _version("bitsandbytes") is None:
+    if version("bitsandbytes") is None:
         found.append(
             _finding("no 4-bit", "bitsandbytes is not installed: quant=nf4 cannot run", "pip install bitsandbytes")
         )

@@ -17,6 +17,7 @@ from minigrpo.policy.policy import Policy
 from minigrpo.rewards.scoring import score
 from minigrpo.rollout.engine import Engine
 from minigrpo.rollout.plans import completion
+from minigrpo.runfolder import durable
 from minigrpo.types import Completion, Example, Group, Part, Score
 
 LOT = 64  # prompts answered at once
@@ -107,13 +108,18 @@ def document(run: str, task: str, asked: int, part: Part, base: Answers, adapter
     def side(answers: Answers) -> Mapping[str, Any]:
         return {
             "strict": answers.strict, "lenient": answers.lenient, "cut": answers.cut,
-            "mean_tokens": answers.mean_tokens, "interval": wilson(sum(answers.main(lenient)), len(answers.scores)),
+            "mean_tokens": answers.mean_tokens, "interval": interval(answers.main(lenient)),
         }  # fmt: skip
 
     return {
         "run": run, "task": task, "n": len(base.scores), "n_asked": asked, "main": "lenient" if lenient else "strict",
         "base": side(base), "adapter": side(adapter), "paired_p": mcnemar(*pair),
     }  # fmt: skip
+
+
+def interval(scores: Sequence[float]) -> list[float] | None:
+    """Wilson's 95 % interval of a mean of shares; None where a score is no share."""
+    return wilson(sum(scores), len(scores)) if all(0.0 <= s <= 1.0 for s in scores) else None
 
 
 def wilson(right: float, n: int, z: float = 1.959964) -> list[float]:
@@ -137,10 +143,8 @@ def mcnemar(base: Sequence[float], adapter: Sequence[float]) -> float:
 
 def keep(run: Path, result: Mapping[str, Any]) -> Path:
     """Put a result into the run's eval/ folder."""
-    folder = run / "eval"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.json"
-    path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    path = durable.subfolder(run, "eval") / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.json"
+    durable.replace(path, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     return path
 
 
@@ -152,9 +156,11 @@ def table(result: Mapping[str, Any]) -> Table:
     for side in ("base", "adapter"):
         r = result[side]
         lenient = "-" if r["lenient"] is None else f"{r['lenient']:.0%}"
-        low, high = r["interval"]
-        interval = f"{low:.0%} to {high:.0%} {result['main']}"
-        found.add_row(side, f"{r['strict']:.0%}", lenient, interval, f"{r['cut']:.0%}", f"{r['mean_tokens']:.1f}")
+        shown = "-"
+        if r["interval"] is not None:
+            low, high = r["interval"]
+            shown = f"{low:.0%} to {high:.0%} {result['main']}"
+        found.add_row(side, f"{r['strict']:.0%}", lenient, shown, f"{r['cut']:.0%}", f"{r['mean_tokens']:.1f}")
     return found
 
 

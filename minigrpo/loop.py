@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -16,10 +16,19 @@ from minigrpo.policy.policy import Policy
 from minigrpo.rewards.scoring import Failure, score
 from minigrpo.rollout.engine import Engine, Sampling
 from minigrpo.runfolder import group_line
-from minigrpo.types import Example, Group, Part, Spread
+from minigrpo.types import Example, Group, Part, PerSpan
 from minigrpo.update import Recipe, Report, update
 
 BROKEN_LIMIT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Deck:
+    """The order in which an epoch draws its examples, and how far it has come."""
+
+    epoch: int = 0
+    place: int = 0
+    order: Sequence[int] = ()
 
 
 @dataclass(slots=True)
@@ -27,6 +36,7 @@ class Progress:
     """Where a run is: all that a checkpoint needs besides weights and optimizer."""
 
     step: int = 0
+    deck: Deck = Deck()
     history: dict[str, float] = field(default_factory=dict)  # example id -> mean reward when last seen
     broken: int = 0  # updates in a row that were not finite
 
@@ -47,7 +57,7 @@ def train(
     for step in range(at.step + 1, config.steps + 1):
         watch = Watch()
         with watch("rollout"):
-            drawn = draw(examples, recipe, config, at.history, step)  # 1 draw examples
+            drawn, deck = draw(examples, recipe, config, at)  # 1 draw examples
             sampling = Sampling(
                 config.group_size, config.max_tokens, config.temperature, config.seed, step,
                 lambda done: report("sampling", done, rows),
@@ -63,7 +73,8 @@ def train(
             advantages = recipe.reweight(learn, [recipe.advantage(g) for g in learn])  # 7 advantage, 8 reweight
             weights = recipe.aggregate(learn)  # 9 aggregate to weights
             numbers = update(policy, learn, advantages, weights, recipe, optimizer, config, step, report)  # 10, 11, 12
-        at.step, at.broken = step, 0 if math.isfinite(numbers["policy/grad_norm"]) else at.broken + 1
+        at.step, at.deck = step, deck
+        at.broken = 0 if math.isfinite(numbers["policy/grad_norm"]) else at.broken + 1
         at.history |= {g.example.id: mean(c.reward for c in g.completions) for g in groups}
         lines = [
             group_line(step, g, _all(g, m, a), _all(g, m, w), bool(m), parts)
@@ -76,18 +87,16 @@ def train(
             raise RunFailed(f"{BROKEN_LIMIT} updates in a row had a gradient that is not finite")
 
 
-def draw(
-    examples: Sequence[Example], recipe: Recipe, config: Config, history: Mapping[str, float], step: int
-) -> list[Example]:
-    """The step's examples. Orders come from (seed, epoch) alone, so a resumed run draws as if never stopped."""
-    first, chosen = (step - 1) * config.prompts_per_step, []
-    orders: dict[int, list[int]] = {}
-    for i in range(first, first + config.prompts_per_step):
-        epoch, place = divmod(i, len(examples))
-        if epoch not in orders:
-            orders[epoch] = recipe.sampler(examples, history, random.Random(f"{config.seed}/{epoch}"))
-        chosen.append(examples[orders[epoch][place]])
-    return chosen
+def draw(examples: Sequence[Example], recipe: Recipe, config: Config, at: Progress) -> tuple[list[Example], Deck]:
+    """The step's examples, and the deck once they are taken from it; a new epoch's order is made when it begins."""
+    deck, chosen = at.deck, []
+    for _ in range(config.prompts_per_step):
+        if deck.place == len(deck.order):
+            order = recipe.sampler(examples, at.history, random.Random(f"{config.seed}/{deck.epoch}"))
+            deck = Deck(deck.epoch + 1, 0, order)
+        chosen.append(examples[deck.order[deck.place]])
+        deck = dataclasses.replace(deck, place=deck.place + 1)
+    return chosen, deck
 
 
 def _rewarded(group: Group, rewards: Sequence[float]) -> Group:
@@ -100,7 +109,7 @@ def _only(group: Group, members: Sequence[int]) -> Group:
     return dataclasses.replace(group, completions=[group.completions[i] for i in members])
 
 
-def _all(group: Group, members: Sequence[int], values: Spread) -> Spread:
+def _all(group: Group, members: Sequence[int], values: PerSpan) -> PerSpan:
     """Values of the members put back among all completions; the others have zeros."""
     full = [[0.0] * len(c.spans) for c in group.completions]
     for i, value in zip(members, values, strict=True):

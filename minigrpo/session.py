@@ -19,8 +19,8 @@ from minigrpo.desk import Abandoned, Desk
 from minigrpo.errors import RunFailed, UserError
 from minigrpo.events import Ended, Evaluated, Event, Resumed, Saved, Started, Step, Warned
 from minigrpo.loop import Progress, train
-from minigrpo.policy import attention, hf, prompt
-from minigrpo.policy.policy import Policy
+from minigrpo.policy import hf, prompt
+from minigrpo.policy.policy import Base, Policy
 from minigrpo.policy.resolve import resolve
 from minigrpo.rewards import scoring
 from minigrpo.rollout import plans
@@ -85,7 +85,7 @@ def start(
     job = dataclasses.replace(job, config=job.config.model_copy(update={"model": base.name}))
     run = runfolder.create(config.out, job.config, command=command, name=name)
     try:
-        return run, _run(run, job, screen, offline, fresh=True, around=around)
+        return run, _run(run, job, screen, offline, base=base, around=around)
     except BaseException:  # Ctrl-C while loading too
         if not (run / "events.jsonl").exists():
             shutil.rmtree(run, ignore_errors=True)  # made a moment ago, nothing happened in it
@@ -97,22 +97,27 @@ def resume(run: Path, screen: sinks.ConsoleSink, *, offline: bool = False) -> in
     runfolder.read_run(run)
     job, status = prepare(configs.load(run / "config.yaml")), runfolder.read_status(run)
     if status["state"] == "finished" and status.get("step") == job.config.steps:
-        log.info("%s is finished: its adapter is %s; to go on, raise steps in its config.yaml", run, run / "adapter")
+        log.info(
+            "%s is finished: its adapter is %s; to go on, start a new run from it: --set adapter=…",
+            run,
+            run / "adapter",
+        )
         return 0
-    return _run(run, job, screen, offline, fresh=False)
+    return _run(run, job, screen, offline)
 
 
 def _run(
-    run: Path, job: Job, screen: sinks.ConsoleSink, offline: bool, *, fresh: bool,
+    run: Path, job: Job, screen: sinks.ConsoleSink, offline: bool, *, base: Base | None = None,
     around: Callable[[Session], Any] | None = None,
 ) -> int:  # fmt: skip
+    """`base` is given for a new run; a run that goes on finds its own."""
     with runfolder.lock(run):
-        found = None if fresh else runfolder.load_checkpoint(run)
+        found = None if base else runfolder.load_checkpoint(run)
         begun = found.step if found else 0
         if begun > job.config.steps:
             message = f"{run} has done {begun} steps already, its config.yaml asks for {job.config.steps}"
-            raise UserError(message, "raise steps there, or start a new run")
-        if not fresh:
+            raise UserError(message, "start a new run from its adapter: --set adapter=…")
+        if not base:
             runfolder.rewind(run, found)
         with runfolder.Status(run, job.config.steps, step=begun) as status:
             file = sinks.folder(run, status, screen)
@@ -123,7 +128,7 @@ def _run(
                 screen(event)
 
             try:
-                session = _load(run, job, offline, desk, tell, found)
+                session = _load(run, job, offline, base, desk, tell, found)
                 status.set(state="running")
                 with desk.signals():
                     return _work(session, found, around)
@@ -133,10 +138,11 @@ def _run(
 
 
 def _load(
-    run: Path, job: Job, offline: bool, desk: Desk, tell: Callable[[Event], None], found: runfolder.Checkpoint | None
-) -> Session:
+    run: Path, job: Job, offline: bool, base: Base | None, desk: Desk, tell: Callable[[Event], None],
+    found: runfolder.Checkpoint | None,
+) -> Session:  # fmt: skip
     config, facts = job.config, runfolder.read_run(run)
-    policy = hf.load(config, offline)
+    policy = hf.load(config.model_copy(update=facts.get("computed", {})), offline, base=base)
     before = facts["base"].get("hash")
     if before and before != policy.base.hash:
         raise UserError(
@@ -145,8 +151,9 @@ def _load(
         )
     vocabulary = policy.tokenizer.backend_tokenizer.to_str() if policy.tokenizer.is_fast else str(policy.tokenizer)
     runfolder.describe(
-        run, base=dataclasses.asdict(policy.base), tokenizer_hash=hashlib.sha256(vocabulary.encode()).hexdigest()
-    )
+        run, base=dataclasses.asdict(policy.base), tokenizer_hash=hashlib.sha256(vocabulary.encode()).hexdigest(),
+        computed={"quant": policy.quant, "dtype": hf.name_of(policy.dtype)},  # what auto meant here
+    )  # fmt: skip
     renderer = make_renderer(policy, config, datetime.date.fromisoformat(facts["date"]))
     engine, notice = make_engine(policy, renderer, config)
     longest, context = config.max_prompt_tokens, policy.context
@@ -155,6 +162,9 @@ def _load(
     job = dataclasses.replace(job, train=train, test=test)
     optimizer = torch.optim.AdamW(policy.trainable(), lr=config.lr, weight_decay=config.weight_decay)
     at = checkpoint.load(found.path, policy, optimizer) if found else Progress()
+    if len(at.deck.order) not in (0, len(train)):
+        message = f"the task has {len(train)} examples now, it had {len(at.deck.order)} when the run was stopped"
+        raise UserError(message, "put the former data back, or start a new run from the adapter")
     if notice:
         tell(Warned(at.step, "engine", notice, "nothing to do; only slower"))
     for reason in found.rejected if found else ():
@@ -175,6 +185,13 @@ def _work(s: Session, found: runfolder.Checkpoint | None, around: Callable[[Sess
         _steps(s)
     except Abandoned:
         pass
+    except torch.OutOfMemoryError as error:
+        c = config
+        sizes = f"prompts_per_step {c.prompts_per_step} x group_size {c.group_size} x max_tokens {c.max_tokens}"
+        reason = f"out of memory at {sizes}: halve one of them in a new run"
+        s.tell(Ended(s.at.step, "failed", reason))
+        s.desk.status.end("failed", reason)
+        raise RunFailed(reason) from error
     except RunFailed as error:
         s.tell(Ended(s.at.step, "failed", str(error)))
         s.desk.status.end("failed", str(error))
@@ -204,7 +221,7 @@ def _steps(s: Session) -> None:
         s.desk.look()
         if s.desk.checkpoint or event.step % config.save_every == 0 or last:
             _save(s)
-        s.desk.wait_while_paused()
+        s.desk.wait_while_paused(lambda: _save(s))
         if s.desk.stop:
             return
 
@@ -256,7 +273,7 @@ def make_renderer(policy: Policy, config: Config, date: datetime.date) -> prompt
 
 def make_engine(policy: Policy, renderer: prompt.Renderer, config: Config) -> tuple[Engine, str]:
     """The engine a config asks for, and a notice where `auto` had to take the slow one."""
-    able = attention.supported(policy.causal_lm)
+    able = policy.native
     if config.engine == "native" and not able:
         raise UserError(
             f"the native engine cannot run {type(policy.causal_lm).__name__}", "leave engine=auto, or engine=hf"

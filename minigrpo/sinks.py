@@ -1,10 +1,10 @@
 """Where events go: a sink takes one event at a time and never stops the run."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.status import Status as Spinner
@@ -26,30 +26,15 @@ _CELLS = (  # metric, label, format, style
 )
 
 
-class Sink(Protocol):
-    """Takes events in order; `close` ends what it holds open."""
-
-    def __call__(self, event: Event) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def folder(
-    run: Path, status: runfolder.Status | None = None, tell: Callable[[Warned], None] | None = None
-) -> "FolderSink":
-    """events.jsonl and groups/ of the run folder; a log that cannot be written warns once through `tell`."""
-    return FolderSink(run, status, tell)
-
-
-def console(out: Console) -> "ConsoleSink":
-    """One line per step for people, and on a terminal a live line for what goes on inside the step."""
-    return ConsoleSink(out)
-
-
 class FolderSink:
-    """The folder sink. `lost` says why lines are missing; "" as long as none is."""
+    """events.jsonl and groups/ of the run folder. A line that cannot be written is left out, and warned of once.
 
-    def __init__(self, run: Path, status: runfolder.Status | None, tell: Callable[[Warned], None] | None) -> None:
+    `lost` says why lines are missing; "" as long as none is.
+    """
+
+    def __init__(
+        self, run: Path, status: runfolder.Status | None = None, tell: Callable[[Warned], None] | None = None
+    ) -> None:
         self._run = run
         self._status = status
         self._tell = tell
@@ -57,34 +42,42 @@ class FolderSink:
         self.lost = ""
 
     def __call__(self, event: Event) -> None:
-        try:
-            if self._logs is None:
-                self._logs = runfolder.Logs(self._run)
-            for group in event.groups if isinstance(event, Step) else ():
-                self._logs.group(group)  # before the event, so that who reads of a step finds its groups
-            self._logs.event(to_line(event))
-        except (OSError, UserError) as error:
-            self._lose(event, error)
+        for group in event.groups if isinstance(event, Step) else ():
+            self._put(event, group)  # before the event, so that who reads of a step finds its groups
+        self._put(event)
 
     def close(self) -> None:
         if self._logs is not None:
             self._logs.close()
             self._logs = None
 
-    def _lose(self, event: Event, error: OSError | UserError) -> None:
+    def _put(self, event: Event, group: Mapping[str, Any] | None = None) -> None:
+        try:
+            if self._logs is None:
+                self._logs = runfolder.Logs(self._run)
+            if group is None:
+                self._logs.event(to_line(event))
+            else:
+                self._logs.group(group)
+        except UserError as error:
+            self._lose(event, error.message, error.hint)
+        except OSError as error:
+            self._lose(event, error.strerror or str(error), f"free space on the disk of {self._run}")
+        except (TypeError, ValueError, RecursionError) as error:  # no JSON
+            self._lose(event, f"{type(error).__name__}: {error}", "let tasks, plans and rewards give text and numbers")
+
+    def _lose(self, event: Event, why: str, fix: str) -> None:
         if self.lost:
             return
-        why = error.message if isinstance(error, UserError) else error.strerror or str(error)
         self.lost = f"logs incomplete: {why}"
         if self._status is not None:
             self._status.set(last_error=self.lost)
         if self._tell is not None:
-            fix = f"free space on the disk of {self._run}"
             self._tell(Warned(event.step, "logs", f"{self.lost}; training goes on", fix))
 
 
 class ConsoleSink:
-    """The console sink. `progress` shows a phase on a terminal; `close` takes that line away."""
+    """One line per step for people. `progress` shows a phase on a terminal; `close` takes that line away."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -184,6 +177,9 @@ class ConsoleSink:
             yield
         except (OSError, SystemExit):
             self._out.quiet = True
+
+
+folder, console = FolderSink, ConsoleSink
 
 
 def plain(text: str) -> str:

@@ -6,14 +6,16 @@ keyword-only parameters are the knobs. A file of the user's own joins in as `my_
 
 import ast
 import functools
+import hashlib
 import importlib.util
 import inspect
 import os
+import sys
 import traceback
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType, UnionType
+from types import ModuleType, SimpleNamespace, UnionType
 from typing import Any, Literal, NamedTuple, Union
 
 from minigrpo.errors import UserError, nearest
@@ -117,9 +119,18 @@ def _usage(function: Callable[..., Any]) -> str:
 
 
 def _check_type(function: Callable[..., Any], key: str, value: Any) -> None:
-    hints = typing.get_type_hints(function)
-    if key in hints and not _fits(value, hints[key]):
+    if not _fits(value, _hint(function, key)):
         raise UserError(f"{function.__name__}({key}={value!r}): wrong kind of value", _usage(function))
+
+
+def _hint(function: Callable[..., Any], key: str) -> Any:
+    """A knob's annotation; Any where it has none, or one that cannot be read here (a TYPE_CHECKING import)."""
+    function = inspect.unwrap(function)
+    try:
+        own = SimpleNamespace(__annotations__={key: function.__annotations__[key]})
+        return typing.get_type_hints(own, function.__globals__)[key]
+    except Exception:  # an annotation is an expression: it may raise anything
+        return Any
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -142,17 +153,26 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _load(file: str) -> ModuleType:
-    path = Path(file).expanduser()
+    """The user's file as a module in sys.modules (dataclasses look there), run once for each version of the file."""
+    path = Path(os.path.abspath(Path(file).expanduser()))
     if not path.is_file():
         raise UserError(f"no such file: {file}", "give the path from the folder you are in")
-    found = importlib.util.spec_from_file_location(f"minigrpo_user_{path.stem}", path)
+    stat = path.stat()
+    version = hashlib.sha256(f"{path}\n{stat.st_mtime_ns}\n{stat.st_size}".encode("utf-8", "surrogateescape"))
+    name = f"minigrpo_user_{version.hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    found = importlib.util.spec_from_file_location(name, path)
     if found is None or found.loader is None:
         raise UserError(f"cannot import {file}", "it must be a Python file")
-    module = importlib.util.module_from_spec(found)
+    module = sys.modules[name] = importlib.util.module_from_spec(found)
     try:
         found.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise UserError(f"cannot import {blame(error, file)}", f"mend it; `python {file}` shows more") from None
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, (Exception, SystemExit)):
+            raise UserError(f"cannot import {blame(error, file)}", f"mend it; `python {file}` shows more") from None
+        raise
     return module
 
 

@@ -12,10 +12,10 @@ from minigrpo.config import Config
 from minigrpo.errors import UserError
 from minigrpo.policy import hf, lora, prompt
 from minigrpo.policy.policy import Policy
-from minigrpo.rewards import scoring
 from minigrpo.rollout.engine import Engine
 from minigrpo.tasks.load import load as load_task
-from minigrpo.types import Example, Part
+from minigrpo.tasks.load import suited
+from minigrpo.types import Example
 
 log = logging.getLogger("minigrpo.trained")
 
@@ -54,6 +54,8 @@ def open_trained(path: str | Path, offline: bool = False, sets: Sequence[str] = 
 
 def _of_run(run: Path) -> tuple[Config, Path, datetime.date]:
     facts, config = runfolder.read_run(run), configs.load(run / "config.yaml")
+    if quant := facts.get("computed", {}).get("quant"):  # on another device auto could mean another base
+        config = config.model_copy(update={"quant": quant})
     adapter = run / "adapter"
     if not (adapter / "adapter_config.json").exists():
         found = runfolder.load_checkpoint(run)
@@ -81,9 +83,11 @@ def _of_adapter(folder: Path) -> tuple[Config, Path, datetime.date]:
     return configs.build(values), folder, renderer.date
 
 
-def questions(trained: Trained, task: str, reward: str, n: int) -> tuple[Part, list[Example]]:
-    """The reward that judges, and those of the first `n` held-out examples that fit. Raises UserError."""
-    part = scoring.build([reward])[0]
-    examples = load_task(task, "test", trained.config.seed)[:n]
-    config, context = trained.config, trained.policy.context
-    return part, prompt.fitting(examples, trained.renderer, config.max_prompt_tokens, context, config.answer_tokens)
+def questions(trained: Trained, task: str, n: int) -> tuple[list[Example], int]:
+    """Those of the first `n` held-out examples of a task that fit, and the completion budget. Raises UserError."""
+    config = trained.config
+    if task != (config.eval_task or config.task):  # another task: the run's budget was for its own
+        config = suited(configs.build({**config.model_dump(exclude={"max_tokens", "eval_max_tokens"}), "task": task}))
+    examples = load_task(task, "test", config.seed)[:n]
+    room = config.answer_tokens
+    return prompt.fitting(examples, trained.renderer, config.max_prompt_tokens, trained.policy.context, room), room

@@ -1,10 +1,14 @@
 """The nouns that flow through the loop: plain data, no torch."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Message = Mapping[str, str]  # {"role": …, "content": …}
+THINKING = (  # how models mark their thinking: where it opens, where it ends
+    ("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"), ("[THINK]", "[/THINK]"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +87,21 @@ class Part:
     lenient: bool = False
 
 
-Spread = list[list[float]]  # one float per span of each completion of a group
+PerSpan = list[list[float]]  # one float per span of each completion of a group
 
 
 def has_spread(values: Sequence[float]) -> bool:
     """Whether rewards differ by more than rounding: only then has a group something to teach."""
     return bool(values) and max(values) - min(values) > 1e-9 * max(1.0, max(abs(v) for v in values))
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean; 0 of nothing."""
+    listed = list(values)
+    return math.fsum(listed) / len(listed) if listed else 0.0
+
+
+def std(values: Sequence[float]) -> float:
+    """The sample standard deviation (ddof 1); 0 of fewer than two."""
+    middle = mean(values)
+    return math.sqrt(math.fsum((v - middle) ** 2 for v in values) / max(1, len(values) - 1))

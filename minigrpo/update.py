@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from minigrpo.errors import RunFailed
 from minigrpo.policy import memory
 from minigrpo.policy.logprobs import token_logprobs
 from minigrpo.policy.policy import Policy
-from minigrpo.types import Group, Spread
+from minigrpo.types import Group, Keep, PerSpan
 
 Report = Callable[[str, int, int], None]  # phase, done, of; may raise to abandon a rollout
 
@@ -27,10 +26,10 @@ class Recipe:
     sampler: Callable[..., list[int]]
     plan: Callable[..., list[Group]]
     shaping: Callable[..., list[float]]
-    keep: Callable[..., Any]
-    advantage: Callable[..., Spread]
-    reweight: Callable[..., list[Spread]]
-    aggregate: Callable[..., list[Spread]]
+    keep: Callable[..., Keep]
+    advantage: Callable[..., PerSpan]
+    reweight: Callable[..., list[PerSpan]]
+    aggregate: Callable[..., list[PerSpan]]
     ratio: Callable[..., Tensor]
     surrogate: Callable[..., tuple[Tensor, Tensor]]
     kl: Callable[..., Tensor]
@@ -40,8 +39,8 @@ class Recipe:
 def update(
     policy: Policy,
     groups: Sequence[Group],
-    advantages: Sequence[Spread],
-    weights: Sequence[Spread],
+    advantages: Sequence[PerSpan],
+    weights: Sequence[PerSpan],
     recipe: Recipe,
     optimizer: torch.optim.Optimizer,
     config: Config,
@@ -50,28 +49,25 @@ def update(
 ) -> dict[str, float]:
     """One optimizer update on the whole step; the policy's metrics."""
     rows = batch.rows(groups, advantages, weights)
-    kl = measure_kl(policy, rows, recipe, config) if recipe.beta == 0.0 else None
+    kl = measure_kl(policy, rows, recipe, config) if recipe.beta == 0.0 or step == 1 else 0.0
+    if step == 1 and kl != 0.0:
+        raise RunFailed("the policy differs from its reference before training: is the base or the adapter damaged?")
     if recipe.beta == 0.0:
         rows = [r for r in rows if r.teaches]  # the others' gradient is zero, their tokens are in the weights
-    lots = batch.split(rows, memory.token_budget(policy.causal_lm.config, policy.device), policy.packed)
+    micro_batches = batch.split(rows, memory.token_budget(policy.causal_lm.config, policy.device), policy.packed)
     optimizer.zero_grad(set_to_none=True)
-    if config.lora_dropout:
-        torch.manual_seed(config.seed * 1_000_003 + step)  # so that a resumed run drops the same
+    torch.manual_seed(config.seed * 1_000_003 + step)  # of dropout: a resumed run must drop the same
     scale = _scale(policy, rows)
     penalties, clipped, tokens, done = 0.0, 0.0, 0, 0
-    for lot in lots:
+    for some in micro_batches:
         report("updating", done, len(rows))
-        b = batch.collate(lot, policy.device)  # 10 pack
+        b = batch.collate(some, policy.device)  # 10 pack
         penalty, cut = backward(policy, b, recipe, config.temperature, scale)  # 11 log-probs, ratio, surrogate, KL, sum
         penalties, clipped = penalties + penalty, clipped + cut
-        tokens, done = tokens + int(b.tokens.mask.sum()), done + len(lot)
-    if step == 1 and (penalties if kl is None else kl) != 0.0:
-        raise RunFailed(
-            "the policy differs from its reference before training; the base or adapter is not what it seems"
-        )
+        tokens, done = tokens + int(b.tokens.mask.sum()), done + len(some)
     norm = learn(policy, optimizer, config, step, scale) if rows else 0.0  # 12 optimizer step
     return {
-        "policy/kl": penalties / max(1, tokens) if kl is None else kl,
+        "policy/kl": penalties / max(1, tokens) if recipe.beta else kl,
         "policy/clipped": clipped / max(1, tokens),
         "policy/grad_norm": norm,
         "policy/lr": learning_rate(config, step),
@@ -87,12 +83,12 @@ def backward(
     if recipe.beta > 0.0:
         with torch.no_grad(), policy.reference():
             reference = token_logprobs(policy, b.tokens, temperature)
-    with policy.learning():
+    with policy.learning():  # to the end of the backward pass, which computes parts of the forward pass anew
         logp = token_logprobs(policy, b.tokens, temperature)  # (B, T)
-    log_ratio = recipe.ratio(logp, logp.detach(), b.tokens.mask)  # one update per rollout: the old log-probs are these
-    objective, clipped = recipe.surrogate(log_ratio, b.advantages)
-    penalty = None if reference is None else recipe.kl(logp, reference)
-    (scale * weighted(objective, b.weights, penalty, recipe.beta)).backward()
+        log_ratio = recipe.ratio(logp, logp.detach(), b.tokens.mask)  # one update per rollout: the old ones are these
+        objective, clipped = recipe.surrogate(log_ratio, b.advantages)
+        penalty = None if reference is None else recipe.kl(logp, reference)
+        (scale * weighted(objective, b.weights, penalty, recipe.beta)).backward()
     total = 0.0 if penalty is None else float(penalty.detach()[b.tokens.mask].sum())
     return total, float((clipped & b.tokens.mask).sum())
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from conftest import renderer, tiny_model, tiny_policy, tiny_tokenizer
 
-from minigrpo.policy import attention
 from minigrpo.rollout.hf import HfEngine
 from minigrpo.rollout.native import NativeEngine
 from minigrpo.rollout.sampling import choose, draw, uniforms
@@ -54,7 +53,7 @@ def engines(tiny_folder: Path) -> tuple[NativeEngine, HfEngine]:
 @pytest.mark.parametrize("kind", ["llama", *(k for k in FAMILIES if k != "gemma2")])
 def test_forced_logprobs_equal_the_oracles(kind: str, tiny_folder: Path, tmp_path: Path) -> None:
     policy = tiny_policy(tiny_folder if kind == "llama" else family_folder(kind, tmp_path), stir=0.1)
-    assert attention.supported(policy.causal_lm)
+    assert policy.native
     forced = [[(7 * r + 3 * t) % 250 for t in range(4 + 3 * (r % 4))] for r in range(6)]
     native, oracle = NativeEngine(policy, renderer(policy)), HfEngine(policy, renderer(policy))
     for ours, theirs in zip(generate(native, forced=forced), generate(oracle, forced=forced), strict=True):
@@ -65,7 +64,7 @@ def test_forced_logprobs_equal_the_oracles(kind: str, tiny_folder: Path, tmp_pat
 
 def test_a_model_with_soft_caps_is_left_to_the_oracle(tmp_path: Path) -> None:
     policy = tiny_policy(family_folder("gemma2", tmp_path))  # loading checks the head, cap included
-    assert not attention.supported(policy.causal_lm)
+    assert not policy.native
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0])

@@ -38,3 +38,9 @@ def test_mentions_finds_the_answer_wherever_it_stands() -> None:
 def test_lenient_is_undefined_where_any_score_lacks_it() -> None:
     assert answers(["", ""], "1", [1.0, None]).lenient is None
     assert answers(["", ""], "1", [1.0, 0.0]).lenient == 0.5
+
+
+def test_scores_that_are_no_shares_have_no_interval() -> None:
+    assert evaluate.interval([2.0, 0.0]) is None
+    assert evaluate.interval([-1.0]) is None
+    assert evaluate.interval([1.0] * 8 + [0.0] * 2) == pytest.approx([0.4902, 0.9433], abs=1e-4)

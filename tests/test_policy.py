@@ -154,3 +154,39 @@ def test_idle_threads_do_not_spin(code: str, set_before: dict[str, str], expecte
         [sys.executable, "-c", code], env=clean | set_before, capture_output=True, text=True, check=True
     )
     assert expected in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", ["bert", "t5", "no type", "no tokenizer"])
+def test_folders_that_hold_no_causal_model_are_refused(kind: str, tiny_folder: Path, tmp_path: Path) -> None:
+    import json
+    import shutil
+
+    shutil.copytree(tiny_folder, tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    if kind == "no tokenizer":
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            (tmp_path / file).unlink()
+    elif kind == "no type":
+        del config["model_type"]
+    else:
+        config["model_type"] = kind
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="cannot be loaded|a way minigrpo does not know"):
+        tiny_policy(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["recurrent_gemma", "gpt_oss"])
+def test_models_that_our_attention_does_not_fit_are_left_to_the_oracle(kind: str, tmp_path: Path) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = dict(
+        vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, head_dim=8,
+        num_key_value_heads=2, initializer_range=0.2, num_local_experts=2, num_experts_per_tok=1, lru_width=32,
+        pad_token_id=257, eos_token_id=257, bos_token_id=256,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes)).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    policy = tiny_policy(tmp_path, lora_targets=["q_proj"])
+    assert not policy.native
+    assert not policy.packed

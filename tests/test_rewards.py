@@ -1,5 +1,7 @@
 """Rewards: verdicts, what they read and where, and that a broken reward costs its own score only."""
 
+import dataclasses
+import json
 import math
 import time
 from decimal import Decimal
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from minigrpo.errors import RunFailed, UserError
 from minigrpo.rewards import format, number, numerals, scoring, text
 from minigrpo.rewards.answers import gold_number
-from minigrpo.types import Completion, Example, Group, Part, Score
+from minigrpo.types import THINKING, Completion, Example, Group, Part, Score
 
 
 def said(words: str) -> Completion:
@@ -183,6 +185,20 @@ def test_hostile_text_is_judged_in_time(words: str) -> None:
     assert time.perf_counter() - began < 2
 
 
+@pytest.mark.parametrize(("opened", "close"), THINKING)
+def test_every_kind_of_thinking_is_no_answer(opened: str, close: str) -> None:
+    assert number(said(f"{opened}41{close}42"), asked("42")).value == 1
+    assert number(said(f"so 41\n{close}42"), asked("42", prefill=f"{opened}\n")).value == 1
+    for words, meta in ((f"{opened}42", {}), (f"{opened}a{close}{opened}42", {}), ("42", {"prefill": f"{opened}\n"})):
+        verdict = number(said(words), asked("42", **meta))
+        assert (verdict.value, verdict.lenient, verdict.status) == (0, 0, "unreadable")
+    other = next(c for _, c in THINKING if c != close)
+    assert number(said(f"{other}42"), asked("42", prefill=opened)).status == "unreadable", (
+        "another kind does not end it"
+    )
+    assert number(said(f"{opened}a <think> or <reasoning>{close}42"), asked("42")).value == 1, "it only names them"
+
+
 # -- text -------------------------------------------------------------------------------------------------------------
 
 TEXTS: list[tuple[str, Any, float, float, str]] = [
@@ -338,6 +354,16 @@ class Scalar:
         return self.value
 
 
+class Index:
+    """What numpy and torch give for one place."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
 def raising(error: BaseException) -> Any:
     def reward(completion: Completion, example: Example) -> float:
         if completion.text == "x":
@@ -380,6 +406,9 @@ FAILING = {
     "lenient inf": returning(Score(1.0, lenient=math.inf)),
     "status 'fine'": returning(Score(1.0, status="fine")),  # type: ignore[arg-type]
     "said so": returning(Score(0.7, 0.7, "failed", note="said so")),
+    "'str' object cannot": returning(Score(1.0, start="0")),  # type: ignore[arg-type]
+    "'float' object cannot": returning(Score(1.0, end=2.0)),  # type: ignore[arg-type]
+    "no words": returning(Score(1.0, note=Mute())),  # type: ignore[arg-type]
 }
 
 
@@ -390,7 +419,7 @@ def test_a_failure_costs_its_own_score_only(expected: str) -> None:
     [ok, bad, _, wrong] = scored[0].completions
     assert (ok.reward, bad.reward, wrong.reward) == (1.5, 0.0, 1.0)
     verdict = bad.parts["odd"]
-    assert (verdict.value, verdict.lenient, verdict.status) == (0.0, None, "failed")
+    assert (verdict.value, verdict.lenient, verdict.status) == (0.0, 0.0, "failed")
     assert len(verdict.note) <= 200
     assert bad.parts["number"].status == "unreadable"
     [failure] = failures
@@ -409,6 +438,32 @@ def test_what_counts_as_a_number(result: Any) -> None:
     assert group.completions[0].parts["r"] == Score(1.0)
     assert group.completions[0].reward == 1.0
     assert type(group.completions[0].parts["r"].value) is float
+
+
+@dataclasses.dataclass(frozen=True)
+class Richer(Score):
+    """A user's own Score with a field more."""
+
+    seen: Any = frozenset()
+
+
+@pytest.mark.parametrize(("kind", "more"), [(Score, {}), (Richer, {"seen": {1}})])
+def test_a_score_of_odd_types_is_made_plain(kind: Any, more: dict[str, Any]) -> None:
+    odd = kind(Fraction(1, 2), Scalar(1), "ok", b"r", Fraction(1, 3), Index(1), Index(2), ["a"], **more)
+    [group], failures = scoring.score(groups("x"), [Part("r", returning(odd))])
+    assert not failures
+    verdict = group.completions[0].parts["r"]
+    assert type(verdict) is Score
+    assert verdict == Score(0.5, 1.0, "ok", "b'r'", "1/3", 1, 2, "['a']")
+    assert json.loads(json.dumps(dataclasses.asdict(verdict)))["extracted"] == "1/3"
+    assert type(verdict.start) is int
+
+
+def test_one_failure_leaves_the_lenient_figure_defined() -> None:
+    reward = lambda completion, example: 1 / 0 if completion.text == "x" else number(completion, example)  # noqa: E731
+    [group], failures = scoring.score(groups("x", "1", "a 1", "2"), [Part("number", reward)])
+    assert len(failures) == 1
+    assert [c.parts["number"].lenient for c in group.completions] == [0.0, 1.0, 1.0, 0.0]
 
 
 def test_only_the_first_traceback_is_kept() -> None:

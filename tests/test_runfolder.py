@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from minigrpo.errors import RunFailed, UserError
 from minigrpo.events import Ended, Evaluated, Saved, Started, Step, to_line
 from minigrpo.runfolder import checkpoints, durable, logs
 from minigrpo.runfolder import status as status_room
-from minigrpo.types import Completion, Example, Group, Part, Score, Span
+from minigrpo.types import Completion, Example, Group, Part, Score, Span, mean, std
 
 ROOT = Path(__file__).parents[1]
 
@@ -59,6 +60,7 @@ def test_create_writes_the_birth_certificate_and_the_config(run: Path) -> None:
     runfolder.describe(run, base={"name": "smollm2", "hash": "x"}, tokenizer_hash="y")
     again = runfolder.read_run(run)
     assert (again["id"], again["tokenizer_hash"]) == (facts["id"], "y")
+    assert (facts["base"], facts["tokenizer_hash"], facts["world_size"]) == ({"name": "smollm2"}, "", 1)
     assert runfolder.state(run) == "starting"
 
 
@@ -192,7 +194,7 @@ def test_links_out_of_the_folder_are_refused(run: Path, tmp_path: Path) -> None:
 # --- status
 
 
-def test_status_beats_and_has_the_last_word(run: Path) -> None:
+def test_status_beats_and_has_the_last_word(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with runfolder.Status(run, 20, beat=0.05) as status:
         first = runfolder.read_status(run)
         assert (first["state"], first["phase"], first["pid"]) == ("starting", "loading", os.getpid())
@@ -206,7 +208,13 @@ def test_status_beats_and_has_the_last_word(run: Path) -> None:
             status.set(foo=1)
         with pytest.raises(ValueError, match="unknown state"):
             status.set(state="happy")
+        writes: list[str] = []
+        real = durable.replace
+        monkeypatch.setattr(
+            durable, "replace", lambda path, data, **more: (writes.append(data), real(path, data, **more))
+        )
         status.end("stopped", "asked to")
+    assert len(writes) == 1
     time.sleep(0.1)
     last = runfolder.read_status(run)
     assert (last["state"], last["reason"], last["phase"]) == ("stopped", "asked to", None)
@@ -378,7 +386,21 @@ def test_a_manifest_cannot_name_files_outside(run: Path, tmp_path: Path, name: s
     manifest = json.loads((path / "MANIFEST.json").read_text())
     manifest["files"][name] = checkpoints._fingerprint(tmp_path / "secret")
     (path / "MANIFEST.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="leads out of the checkpoint"):
+    with pytest.raises(UserError, match=f"{re.escape(repr(name))} is missing"):
+        runfolder.load_checkpoint(run)
+
+
+def test_files_in_folders_are_sealed_too(run: Path) -> None:
+    def write(folder: Path) -> None:
+        (folder / "a" / "b").mkdir(parents=True)
+        (folder / "a" / "b" / "c.bin").write_bytes(b"c")
+
+    path = runfolder.save_checkpoint(run, 1, write)
+    assert list(json.loads((path / "MANIFEST.json").read_text())["files"]) == ["a/b/c.bin"]
+    (path / "note.txt").write_text("a file of the user's is no damage")
+    assert runfolder.load_checkpoint(run) is not None
+    (path / "a" / "b" / "c.bin").write_bytes(b"C")
+    with pytest.raises(UserError, match="'a/b/c.bin' is damaged"):
         runfolder.load_checkpoint(run)
 
 
@@ -542,7 +564,9 @@ def line_of(*rewards: float, answer: Any = 3, parts: list[Part] | None = None) -
     completions = [completion(f"{r}", r) for r in rewards]
     group = Group("g1", Example("e1", [{"role": "user", "content": "1+2?"}], answer), [1], completions, 8)
     parts = parts or [Part("number", lambda c, e: 0.0, 1.0)]
-    return runfolder.group_line(4, group, [[0.5, 0.25]] * len(rewards), [[0.1, 0.2]] * len(rewards), True, parts)
+    return runfolder.group_line(
+        4, group, [[0.5, 0.25]] * len(rewards), [[0.1, 0.2]] * len(rewards), True, parts, "parallel()"
+    )
 
 
 def test_a_group_line_has_everything_in_full() -> None:
@@ -550,11 +574,14 @@ def test_a_group_line_has_everything_in_full() -> None:
     assert (line["step"], line["gid"], line["example_id"], line["split"]) == (4, "g1", "e1", "train")
     assert (line["prompt"], line["answer"], line["kept"]) == ([{"role": "user", "content": "1+2?"}], 3, True)
     assert (line["signal"], round(line["mean"], 3), round(line["std"], 3)) == ("mixed", 0.667, 0.577)
+    assert (line["plan"], line["v"]) == ("parallel()", 1)
     first, _, third = line["completions"]
     assert (first["i"], first["n_tok"], first["finish"], first["reward"]) == (0, 2, "stop", 1.0)
     assert first["plan"] == {"exit": 1}
-    assert first["parts"]["number"]["weight"] == 1.0
-    assert first["parts"]["number"]["extracted"] == "1.0"
+    assert first["parts"]["number"] == {
+        "value": 1.0, "weight": 1.0, "lenient": 1.0, "status": "ok", "rule": "last", "extracted": "1.0",
+        "start": 0, "end": 1, "note": "",
+    }  # fmt: skip
     assert first["spans"][0] == {"kind": "thought", "start": 0, "end": 1, "share": 0.5, "adv": 0.5, "weight": 0.1}
     assert (first["dup_of"], third["dup_of"]) == (None, 0)
     json.dumps(line, allow_nan=False)
@@ -567,6 +594,11 @@ def test_signal_says_why_a_group_teaches_nothing() -> None:
     assert line_of(1.0, 1.0, parts=two)["signal"] == "equal"
     assert line_of(1.5, 1.5, parts=two)["signal"] == "all_right"
     assert line_of(1.0, 0.5, parts=two)["signal"] == "mixed"
+
+
+def test_mean_and_std_of_few() -> None:
+    assert (mean([]), std([]), mean([3.0]), std([3.0])) == (0.0, 0.0, 3.0, 0.0)
+    assert (mean(x for x in (1.0, 3.0)), std([1.0, 3.0])) == (2.0, 2**0.5)
 
 
 def test_an_answer_that_is_no_json_is_kept_as_text() -> None:

@@ -28,7 +28,7 @@ EVENTS: list[Event] = [
 
 def told(*events: Event, terminal: bool = False) -> str:
     file = io.StringIO()
-    sink = sinks.console(Console(file=file, force_terminal=terminal, width=40, color_system=None))
+    sink = sinks.ConsoleSink(Console(file=file, force_terminal=terminal, width=40, color_system=None))
     for event in events:
         sink(event)
     sink.close()
@@ -67,7 +67,7 @@ def test_text_cannot_steer_the_terminal() -> None:
 def test_progress_lives_on_a_terminal_only() -> None:
     for terminal, seen in ((True, True), (False, False)):
         file = io.StringIO()
-        sink = sinks.console(Console(file=file, force_terminal=terminal, width=40))
+        sink = sinks.ConsoleSink(Console(file=file, force_terminal=terminal, width=40))
         sink.progress("updating")
         sink.progress("sampling", 24, 64)
         sink(EVENTS[2])
@@ -84,7 +84,7 @@ def test_durations_read_well(seconds: float, text: str) -> None:
 
 def test_the_folder_sink_keeps_every_event_and_group(tmp_path: Path) -> None:
     run = runfolder.create(tmp_path / "a", Config())
-    sink = sinks.folder(run)
+    sink = sinks.FolderSink(run)
     for event in EVENTS:
         sink(event)
     sink.close()
@@ -99,7 +99,7 @@ def test_a_log_that_cannot_be_written_warns_once_and_training_goes_on(tmp_path: 
     run = runfolder.create(tmp_path / "a", Config())
     heard: list[Warned] = []
     with runfolder.Status(run, 36) as status:
-        sink = sinks.folder(run, status, heard.append)
+        sink = sinks.FolderSink(run, status, heard.append)
         (run / "events.jsonl").mkdir()  # as good as a broken disk
         sink(EVENTS[0])
         sink(EVENTS[2])
@@ -108,5 +108,25 @@ def test_a_log_that_cannot_be_written_warns_once_and_training_goes_on(tmp_path: 
         sink.close()
         status.end("finished")
     assert [w.name for w in heard] == ["logs"]
+    assert heard[0].fix == f"free space on the disk of {run}"
     assert runfolder.read_status(run)["last_error"].startswith("logs incomplete")
     assert [e["event"] for e in runfolder.lines(run / "events.jsonl")] == ["Saved"]
+
+
+def test_a_line_that_is_no_json_warns_once_and_costs_itself_only(tmp_path: Path) -> None:
+    run = runfolder.create(tmp_path / "a", Config())
+    heard: list[Warned] = []
+    sink = sinks.FolderSink(run, None, heard.append)
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    sink(Step(1, METRICS, {}, [{"gid": "a"}, {"gid": {1}}, {"gid": 10**5000}, {"gid": nested}, {"gid": "b"}]))
+    sink(Step(2, METRICS, {}, [{"gid": "c"}]))
+    sink.close()
+    assert [g["gid"] for g in runfolder.lines(run / "groups" / "000000.jsonl")] == ["a", "b", "c"]
+    assert [e["step"] for e in runfolder.lines(run / "events.jsonl")] == [1, 2]
+    [warned] = heard
+    assert (warned.step, warned.name) == (1, "logs")
+    assert warned.message == "logs incomplete: TypeError: Object of type set is not JSON serializable; training goes on"
+    assert "rewards" in warned.fix
+    assert sink.lost.startswith("logs incomplete: TypeError")

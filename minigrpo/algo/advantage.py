@@ -2,10 +2,10 @@
 
 import math
 
-from minigrpo.types import Group, Spread, has_spread
+from minigrpo.types import Group, PerSpan, has_spread
 
 
-def group_norm(group: Group, *, ddof: int = 1, eps: float = 1e-4) -> Spread:
+def group_norm(group: Group, *, ddof: int = 1, eps: float = 1e-4) -> PerSpan:
     """Reward minus the group's mean, over its standard deviation (GRPO, arXiv 2402.03300; ddof and eps as in TRL)."""
     centred = _centre(group)
     if len(centred) <= ddof:
@@ -14,7 +14,7 @@ def group_norm(group: Group, *, ddof: int = 1, eps: float = 1e-4) -> Spread:
     return _spread(group, [c / (std + eps) for c in centred])
 
 
-def centered(group: Group) -> Spread:
+def centered(group: Group) -> PerSpan:
     """Reward minus the group's mean (Dr. GRPO, arXiv 2503.20783)."""
     return _spread(group, _centre(group))
 
@@ -28,5 +28,5 @@ def _centre(group: Group) -> list[float]:
     return [r - mean for r in rewards]
 
 
-def _spread(group: Group, values: list[float]) -> Spread:
+def _spread(group: Group, values: list[float]) -> PerSpan:
     return [[v] * len(c.spans) for v, c in zip(values, group.completions, strict=True)]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from minigrpo.policy.logprobs import Tokens
-from minigrpo.types import Completion, Group, Spread
+from minigrpo.types import Completion, Group, PerSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Batch:
     weights: Tensor
 
 
-def rows(groups: Sequence[Group], advantages: Sequence[Spread], weights: Sequence[Spread]) -> list[Row]:
+def rows(groups: Sequence[Group], advantages: Sequence[PerSpan], weights: Sequence[PerSpan]) -> list[Row]:
     """Every completion of the step with its advantages and weights."""
     return [
         Row(g.prompt_ids, c, a, w)
@@ -47,21 +47,23 @@ def rows(groups: Sequence[Group], advantages: Sequence[Spread], weights: Sequenc
 
 
 def split(rows: Sequence[Row], token_budget: int, packed: bool) -> list[list[Row]]:
-    """The rows in order, in lots that run at most `token_budget` tokens through the model each; one row at least."""
-    lots: list[list[Row]] = []
-    shared: Sequence[int] | None = None  # the prompt that the next row need not bring along
-    packed_cost = longest = 0
-    for row in rows:
-        new = len(row.completion.ids) + (0 if packed and row.prompt_ids is shared else len(row.prompt_ids))
-        longest, packed_cost = max(longest, new), packed_cost + new
-        cost = packed_cost if packed else (len(lots[-1]) + 1) * longest if lots else 0
-        if lots and cost <= token_budget:
-            lots[-1].append(row)
+    """The rows in micro-batches of at most `token_budget` tokens each, padding included; one row at least.
+
+    Rows of like length stand together. Where prompts are shared each counts once, else every row brings its own.
+    """
+    found: list[list[Row]] = []
+    prompts: dict[int, int] = {}
+    for row in sorted(rows, key=lambda r: len(r.completion.ids) + (0 if packed else len(r.prompt_ids))):
+        prompts[id(row.prompt_ids)] = len(row.prompt_ids)
+        many = len(found[-1]) + 1 if found else 1
+        own = len(row.completion.ids)  # the longest so far
+        cost = sum(prompts.values()) + many * own if packed else many * (own + len(row.prompt_ids))
+        if found and cost <= token_budget:
+            found[-1].append(row)
         else:
-            lots.append([row])
-            longest = packed_cost = len(row.prompt_ids) + len(row.completion.ids)
-        shared = row.prompt_ids
-    return lots
+            found.append([row])
+            prompts = {id(row.prompt_ids): len(row.prompt_ids)}
+    return found
 
 
 def collate(rows: Sequence[Row], device: torch.device) -> Batch:

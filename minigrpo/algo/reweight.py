@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from minigrpo.types import Group, Spread
+from minigrpo.types import Group, PerSpan
 
 
-def unchanged(groups: Sequence[Group], advantages: list[Spread]) -> list[Spread]:
+def unchanged(groups: Sequence[Group], advantages: list[PerSpan]) -> list[PerSpan]:
     """The advantages as they are."""
     return advantages

@@ -41,14 +41,15 @@ class Packed:
     mask: Tensor  # (T, S + T) of one head, by order alone
     padding: Tensor  # (B, S + T) true where `sees` points at a real token
     back: Tensor  # (N,) where each token of the stream stands in [prompts, rows] laid flat
+    biases: dict[Any, Tensor]  # masks made so far: all layers of a kind keep one and the same for their backward pass
 
 
 def supported(model: Any) -> bool:
-    """Whether the model's attention can be ours: full or sliding attention in every layer, no soft cap."""
+    """Whether a model says that its attention can be ours: full or sliding in every layer, no soft cap."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     plain = kinds <= {"full_attention", "sliding_attention"} and not getattr(config, "attn_logit_softcapping", None)
-    return plain and bool(getattr(model, "_supports_attention_backend", False)) and not hasattr(config, "sinks")
+    return plain and bool(getattr(model, "_supports_attention_backend", False))
 
 
 @contextmanager
@@ -103,31 +104,41 @@ def _decode(query: Tensor, key: Tensor, value: Tensor, scale: float | None, wind
     mask = slot >= (seen.first - seen.lengths)[:, None]  # (B, S)
     if window:
         mask = mask & (slot > key.shape[2] - 1 - window)
-    return _folded(query, key, value, scale, mask[:, None])
+    return _folded(query, key, value, scale, mask[:, None, None].expand(-1, -1, query.shape[1] // key.shape[1], -1))
 
 
 def _packed(query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None, seen: Packed) -> Tensor:
     prompts = _causal(
         _take(query, seen.prompts), _take(key, seen.prompts), _take(value, seen.prompts), scale, window
     )  # (P, H, Tp, D)
-    mask = seen.mask & seen.padding[:, None]  # (B, T, S + T)
-    if window:
-        t, s = seen.mask.shape
-        place = torch.arange(s, device=query.device)
-        mask = mask & (place > place[s - t :, None] - window)
-    rows = _folded(_take(query, seen.rows), _take(key, seen.sees), _take(value, seen.sees), scale, mask)  # (B, H, T, D)
+    kind = (window, query.shape[1] // key.shape[1], query.dtype)
+    if kind not in seen.biases:
+        seen.biases[kind] = _bias(seen, *kind)
+    keys, values = _take(key, seen.sees), _take(value, seen.sees)  # (B, Hkv, S + T, D)
+    rows = _folded(_take(query, seen.rows), keys, values, scale, seen.biases[kind])  # (B, H, T, D)
     flat = [x.transpose(1, 2).reshape(-1, *x.shape[1::2]) for x in (prompts, rows)]  # (tokens, H, D)
     return torch.cat(flat).index_select(0, seen.back).transpose(0, 1)[None]  # (1, H, N, D)
 
 
+def _bias(seen: Packed, window: int | None, shared: int, dtype: torch.dtype) -> Tensor:
+    """What is added to the scores of packed rows, (B, 1, shared * T, S + T)."""
+    t, s = seen.mask.shape
+    mask = seen.mask & seen.padding[:, None]  # (B, T, S + T)
+    if window:
+        place = torch.arange(s, device=mask.device)
+        mask = mask & (place > place[s - t :, None] - window)
+    bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)
+    return bias.repeat(1, shared, 1)[:, None]
+
+
 def _folded(query: Tensor, key: Tensor, value: Tensor, scale: float | None, mask: Tensor) -> Tensor:
-    """Attention under a mask (B, T, S); heads that share a key stand as rows of one matrix, so no key is copied."""
+    """Attention under a mask (B, 1, shared * T, S), where `shared` heads have one key.
+
+    They stand as rows of one matrix, so that no key is copied.
+    """
     b, heads, t, d = query.shape
-    kv = key.shape[1]
-    shared = heads // kv
-    out = F.scaled_dot_product_attention(
-        query.reshape(b, kv, shared * t, d), key, value, attn_mask=mask.repeat(1, shared, 1)[:, None], scale=scale
-    )
+    folded = query.reshape(b, key.shape[1], -1, d)
+    out = F.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
     return out.reshape(b, heads, t, value.shape[-1])
 
 

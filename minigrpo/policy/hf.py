@@ -1,6 +1,8 @@
 """Loads a policy with transformers, peft and bitsandbytes: device, compute type, 4-bit base, adapter."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from transformers.utils import logging as transformers_logging
 
 from minigrpo.config import Config
 from minigrpo.errors import UserError
-from minigrpo.policy import attention, lora, prompt
+from minigrpo.policy import attention, logprobs, lora, prompt
 from minigrpo.policy.logprobs import head
 from minigrpo.policy.policy import Base, Policy
 from minigrpo.policy.resolve import resolve
@@ -18,48 +20,56 @@ from minigrpo.policy.resolve import resolve
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
-def load(config: Config, offline: bool = False, learns: bool = True) -> Policy:
+def load(config: Config, offline: bool = False, learns: bool = True, base: Base | None = None) -> Policy:
     """The policy that a config describes: its base, quantised or not, under a fresh or given adapter.
 
-    One that only answers (`learns` false) needs no copy of a given adapter as its reference.
+    One that only answers (`learns` false) needs no copy of a given adapter as its reference. Raises UserError.
     """
-    base = resolve(config.model, offline)
+    base = base or resolve(config.model, offline)
     if not sys.stderr.isatty():
         transformers_logging.disable_progress_bar()
     device = pick_device()
     dtype = pick_dtype(device) if config.dtype == "auto" else DTYPES[config.dtype]
-    tokenizer = AutoTokenizer.from_pretrained(base.path, local_files_only=True)
+    with _explained(base):
+        tokenizer = AutoTokenizer.from_pretrained(base.path, local_files_only=True, trust_remote_code=False)
+        model, quant = _model(base, device, dtype, config.quant)
     prompt.prepare(tokenizer)
-    model, quant = _model(base, device, dtype, config.quant)
     prompt.check_vocabulary(tokenizer, model)
     stop_ids = prompt.stop_ids(tokenizer, model.generation_config, config.template_kwargs)
-    model.generation_config = (
-        GenerationConfig()
-    )  # what it says of sampling or stopping would fill in where ours is silent
+    model.generation_config = GenerationConfig()  # what it says of sampling would fill in where ours is silent
     _check_head(model, device)
     if config.adapter:
-        peft_model, frozen_copy = lora.start_from(model, Path(config.adapter), learns)
+        peft_model = lora.start_from(model, Path(config.adapter), learns)
     else:
-        peft_model, frozen_copy = (
-            lora.fresh(model, config.lora_r, config.lora_alpha, config.lora_dropout, config.lora_targets, config.seed),
-            False,
+        peft_model = lora.fresh(
+            model, config.lora_r, config.lora_alpha, config.lora_dropout, config.lora_targets, config.seed
         )
+    peft_model.peft_config["default"].base_model_name_or_path = base.name  # not where it lies on this machine
     peft_model.eval()
     context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 1 << 30)
-    packed = config.train_path != "naive" and attention.supported(model)
-    return Policy(
-        peft_model,
-        lora.layers(peft_model),
-        tokenizer,
-        base,
-        device,
-        dtype,
-        quant,
-        stop_ids,
-        context,
-        packed,
-        frozen_copy,
-    )
+    policy = Policy(
+        peft_model, lora.layers(peft_model), tokenizer, base, device, dtype, quant, stop_ids, context,
+        native=False, packed=False,
+    )  # fmt: skip
+    policy.native = attention.supported(model) and logprobs.packs(policy)
+    policy.packed = policy.native and config.train_path != "naive"
+    return policy
+
+
+@contextmanager
+def _explained(base: Base) -> Iterator[None]:
+    """Says in two lines what transformers says in forty, where a folder holds no model that it can load."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        hint = "it must be a causal language model of transformers, with its tokenizer, and need no code of its own"
+        raise UserError(f"{base.name} cannot be loaded: {reason}", hint) from None
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """A compute type as the config writes it."""
+    return next(name for name, known in DTYPES.items() if known == dtype)
 
 
 def pick_device() -> torch.device:
@@ -84,7 +94,7 @@ def _model(base: Base, device: torch.device, dtype: torch.dtype, quant: str) -> 
     if stored and quant == "none":
         hint = "use quant=auto, or the 16-bit model it was made from"
         raise UserError(f"{base.name} is stored in 4 bits, so quant=none cannot be had", hint)
-    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", "local_files_only": True}
+    options: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "trust_remote_code": False}
     if not stored and (quant == "none" or (quant == "auto" and device.type != "cuda")):
         return AutoModelForCausalLM.from_pretrained(base.path, **options).to(device), "none"
     if "bitsandbytes" not in sys.modules:
@@ -102,7 +112,7 @@ def _model(base: Base, device: torch.device, dtype: torch.dtype, quant: str) -> 
 
 def _stored_quant(base: Base) -> bool:
     """Whether the weights are stored in bitsandbytes' 4 bits. Raises UserError for every other quantisation."""
-    config = AutoConfig.from_pretrained(base.path, local_files_only=True)
+    config = AutoConfig.from_pretrained(base.path, local_files_only=True, trust_remote_code=False)
     stored = getattr(config, "quantization_config", None)
     if stored is None:
         return False

@@ -1,5 +1,6 @@
 """Log-probs of completion tokens, at the sampling temperature, without ever holding B x T x V logits."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from minigrpo.policy.attention import Packed, ours
 from minigrpo.policy.policy import Policy
 
+log = logging.getLogger("minigrpo.policy")
 CHUNK = 256  # positions whose logits exist at once
 
 
@@ -57,6 +59,34 @@ def head(model: Any) -> Callable[[Tensor], Tensor]:
     return logits
 
 
+@torch.no_grad()
+def packs(policy: Policy) -> bool:
+    """Whether a packed stream gives the log-probs of padded rows, tried on a few tokens.
+
+    Not so where more than attention runs along a stream (recurrent layers), or where attention takes more than ours.
+    """
+    generator = torch.Generator().manual_seed(0)
+    vocabulary = policy.causal_lm.get_input_embeddings().weight.shape[0]
+
+    def ids(*shape: int) -> Tensor:
+        return torch.randint(vocabulary, shape, generator=generator)
+
+    lengths = torch.tensor([3, 6, 6, 2])
+    mask = torch.arange(6) < lengths[:, None]
+    tokens = Tokens(
+        [ids(5).tolist(), ids(9).tolist()], [0, 0, 1, 1], ids(4, 6).to(policy.device), mask.to(policy.device)
+    )
+    found = []
+    for policy.packed in (False, True):
+        try:
+            found.append(token_logprobs(policy, tokens, 1.0))
+        except Exception as error:  # a model that our attention does not fit can fail anywhere
+            log.info("no packed streams for this model: %s", (str(error) or type(error).__name__).splitlines()[0])
+            return False
+    allowed = 1e-3 if policy.dtype in (torch.float32, torch.float64) else 0.1  # what rounding alone can do
+    return float((found[0] - found[1]).abs().mean()) < allowed
+
+
 def _chunk(logits: Callable[[Tensor], Tensor], hidden: Tensor, targets: Tensor, temperature: float) -> Tensor:
     z = logits(hidden)
     if temperature != 1.0:
@@ -91,7 +121,7 @@ def _packed(model: Any, tokens: Tokens) -> Tensor:
             use_cache=False, seen=seen,
         ).last_hidden_state[0]  # (N, H)  # fmt: skip
     last = [prompts[p][-1] for p in tokens.prompt_of]
-    before = [place for end, row in zip(last, rows, strict=True) for place in (end, *row[:-1])]
+    before = [place for end, row in zip(last, rows, strict=True) for place in (end, *row)[: len(row)]]
     return hidden.index_select(0, torch.tensor(before, device=device))
 
 
@@ -133,4 +163,5 @@ def _seen(prompts: list[range], rows: list[range], prompt_of: Sequence[int], n: 
         order <= order[s:, None],
         torch.tensor(padding, device=device),
         torch.tensor(back, device=device),
+        {},
     )

@@ -32,8 +32,8 @@ def fresh(model: Any, r: int, alpha: int, dropout: float, targets: str | Sequenc
         ) from None
 
 
-def start_from(model: Any, folder: Path, learns: bool) -> tuple[PeftModel, bool]:
-    """The model with a trained adapter; whether a frozen copy of it is the reference, which learning on needs."""
+def start_from(model: Any, folder: Path, learns: bool) -> PeftModel:
+    """The model with a trained adapter; to learn on it needs a frozen copy as its reference, unless it is zero."""
     weights = check(folder)
     try:
         peft_model = PeftModel.from_pretrained(model, str(folder), is_trainable=learns)
@@ -42,11 +42,10 @@ def start_from(model: Any, folder: Path, learns: bool) -> tuple[PeftModel, bool]
             raise ValueError(f"{missing[0]} stands on one side only")  # peft only warns, and leaves zeros there
     except Exception as error:  # peft builds the layers that the folder asks for: it can raise anything
         raise UserError(f"the adapter in {folder} does not fit the model: {_in_a_line(error)}", OTHER_BASE) from None
-    zero = not learns or all(not torch.any(w) for k, w in weights.items() if "lora_B" in k)
-    if not zero:
+    if learns and any(bool(torch.any(w)) for k, w in weights.items() if "lora_B" in k):
         peft_model.load_adapter(str(folder), adapter_name="reference", is_trainable=False)
         peft_model.set_adapter("default")
-    return peft_model, not zero
+    return peft_model
 
 
 def layers(model: PeftModel) -> list[LoraLayer]:
@@ -76,7 +75,12 @@ def check(folder: Path) -> dict[str, torch.Tensor]:
         tensors = load_file(weights)
     except Exception as error:  # safetensors raises its own kinds for each way to be broken
         raise UserError(f"cannot read the adapter in {folder}: {_in_a_line(error)}", "is the copy complete?") from None
-    if not isinstance(kind, dict) or kind.get("peft_type") != "LORA" or any(kind.get(k) for k in BEYOND):
+    if (
+        not isinstance(kind, dict)
+        or kind.get("peft_type") != "LORA"
+        or any(kind.get(k) for k in BEYOND)
+        or kind.get("bias", "none") != "none"
+    ):
         raise UserError(f"{folder} is not a plain LoRA adapter", "adapters of other kinds are not supported")
     if not tensors:
         raise UserError(f"the adapter in {folder} is empty", "is the copy complete?")

@@ -32,8 +32,8 @@ class Policy:
     quant: str  # "nf4" or "none"
     stop_ids: frozenset[int]
     context: int  # longest sequence the model takes
+    native: bool  # our attention runs it: the native engine can write with it, and packed streams train it
     packed: bool  # trains on packed streams that share prompts; else on padded rows
-    frozen_copy: bool = False  # the reference is an adapter called "reference", not the bare base
 
     @property
     def causal_lm(self) -> Any:
@@ -47,7 +47,7 @@ class Policy:
     @contextmanager
     def reference(self) -> Iterator[None]:
         """Within it the model is the reference: its adapter off, or the frozen copy of a non-zero start."""
-        if not self.frozen_copy:
+        if "reference" not in self.model.peft_config:
             with self.bare():
                 yield
             return

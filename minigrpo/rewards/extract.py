@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from minigrpo.types import THINKING
+
 _HASHES = re.compile(r"(?<!#)####(?!#)")
 
 
@@ -22,11 +24,10 @@ def prefill(meta: Mapping[str, Any]) -> str:
 
 
 def after_thinking(text: str, prefilled: str = "") -> int | None:
-    """Where the thinking is over: behind the last </think>, 0 if there is none; None while it goes on."""
-    close = text.rfind("</think>")
-    start = close + len("</think>") if close >= 0 else 0
-    opened_before = close < 0 and prefilled.rfind("<think>") > prefilled.rfind("</think>")
-    return None if opened_before or text.find("<think>", start) >= 0 else start
+    """Where the thinking is over: behind the last </think> or the like, 0 if there is none; None while it goes on."""
+    start = max((text.rfind(close) + len(close) for _, close in THINKING if close in text), default=0)
+    begun = any(prefilled.rfind(opened) > prefilled.rfind(close) for opened, close in THINKING if close not in text)
+    return None if begun or any(text.find(opened, start) >= 0 for opened, _ in THINKING) else start
 
 
 def asserted(text: str, start: int) -> Region:

@@ -3,6 +3,7 @@
 import inspect
 import math
 import numbers
+import operator
 import traceback
 from collections import Counter
 from collections.abc import Sequence
@@ -83,10 +84,10 @@ def _judge(part: Part, completion: Completion, example: Example, failures: list[
         verdict = _as_score(part.reward(completion, example))
         if verdict.status != "failed":
             return verdict
-        verdict = replace(verdict, value=0.0, lenient=None)
+        verdict = replace(verdict, value=0.0, lenient=0.0)
     except (Exception, SystemExit) as error:
         note = " ".join(traceback.format_exception_only(error)[-1].split())[:200]
-        verdict = Score(0.0, status="failed", note=note)
+        verdict = Score(0.0, 0.0, "failed", note=note)
         if not any(f.name == part.name and f.traceback for f in failures):
             trace = "".join(traceback.format_exception(error.with_traceback(_from_reward(error))))[-4000:]
     failures.append(Failure(part.name, example.id, verdict.note, trace))
@@ -100,13 +101,17 @@ def _from_reward(error: BaseException) -> Any:
 
 
 def _as_score(result: Any) -> Score:
-    """A checked Score; a plain number is wrapped. Raises TypeError or ValueError."""
+    """A checked Score whose fields are what they are declared as; a plain number is wrapped. May raise anything."""
     if not isinstance(result, Score):
         return Score(_finite(result))
     if result.status not in ("ok", "unreadable", "failed"):
         raise ValueError(f"status {result.status!r} is none of ok, unreadable, failed")
     lenient = None if result.lenient is None else _finite(result.lenient)
-    return replace(result, value=_finite(result.value), lenient=lenient)
+    extracted = None if result.extracted is None else str(result.extracted)
+    start, end = (None if place is None else operator.index(place) for place in (result.start, result.end))
+    return Score(
+        _finite(result.value), lenient, result.status, str(result.rule), extracted, start, end, str(result.note)
+    )
 
 
 def _finite(value: Any) -> float:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from minigrpo.errors import RunFailed, UserError
@@ -129,7 +129,7 @@ def _build(run: Path, folder: Path, step: int, write: Write, value: float | None
     temp = folder / f"{durable.TEMP}{step}-{os.getpid()}"
     try:
         _fill(temp, write)
-        files = {p.relative_to(temp).as_posix(): _fingerprint(p) for p in sorted(temp.rglob("*")) if p.is_file()}
+        files = {name: _fingerprint(path) for name, path in _files(temp).items()}
         manifest = {
             "schema": SCHEMA,
             "run": read_run(run)["id"],
@@ -219,15 +219,18 @@ def _header(path: Path, run_id: str, step: int) -> dict[str, Any]:
 
 
 def _verify_files(path: Path, files: Mapping[str, Any]) -> None:
+    found = _files(path)  # what a manifest names is looked up there, so it leads nowhere else
     for name, wanted in files.items():
-        parts = PurePosixPath(name).parts
-        inside = [path.joinpath(*parts[: n + 1]) for n in range(len(parts))]
-        if not parts or ".." in parts or name.startswith("/") or "\\" in name or any(p.is_symlink() for p in inside):
-            raise _Invalid(f"{name!r} leads out of the checkpoint")
-        if not inside[-1].is_file():
-            raise _Invalid(f"{name} is missing")
-        if _fingerprint(inside[-1]) != wanted:
-            raise _Invalid(f"{name} is damaged")
+        if name not in found:
+            raise _Invalid(f"{name!r} is missing")
+        if _fingerprint(found[name]) != wanted:
+            raise _Invalid(f"{name!r} is damaged")
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The files below a folder by their names in a manifest; links are neither listed nor followed."""
+    paths = (Path(root, name) for root, _, names in os.walk(folder) for name in names)
+    return {p.relative_to(folder).as_posix(): p for p in sorted(paths) if p.is_file() and not p.is_symlink()}
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:

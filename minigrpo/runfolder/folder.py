@@ -30,31 +30,19 @@ _RULE = "a run's name has 1 to 64 letters, digits, '.', '_' or '-', starts with 
 _PACKAGES = ("minigrpo", "torch", "transformers", "peft", "bitsandbytes")
 
 
-def create(
-    path: str | Path | None,
-    config: Config,
-    *,
-    base: Mapping[str, Any] | None = None,
-    tokenizer_hash: str = "",
-    command: str = "",
-    world_size: int = 1,
-    name: str = "",
-) -> Path:
-    """A new run folder at `path`, or at a fresh runs/<name>-<date>-<time>; never one that exists.
-
-    `base` and `tokenizer_hash`, known only once the model is loaded, may follow by `describe`. Raises UserError.
-    """
+def create(path: str | Path | None, config: Config, *, command: str = "", name: str = "") -> Path:
+    """A new run folder at `path`, or at a fresh runs/<name>-<date>-<time>; never one that exists. Raises UserError."""
     run = _claim(Path(path)) if path is not None else _claim_fresh(Path("runs"), name or config.recipe)
     facts = {
         "schema": SCHEMA,
         "id": uuid.uuid4().hex,
         "created": time.time(),
         "date": time.strftime("%Y-%m-%d"),  # what templates take for today, also after a resume
-        "versions": {"python": platform.python_version(), **{p: _version(p) for p in _PACKAGES}},
-        "base": dict(base or {"name": config.model}),
-        "tokenizer_hash": tokenizer_hash,
+        "versions": {"python": platform.python_version(), **{p: version(p) for p in _PACKAGES}},
+        "base": {"name": config.model},  # the rest of it, and the tokenizer's hash, follow by `describe`
+        "tokenizer_hash": "",
         "command": command,
-        "world_size": world_size,
+        "world_size": 1,
     }
     try:
         durable.replace(run / "config.yaml", dump(config))
@@ -117,10 +105,9 @@ def _sign(path: Path) -> None:
 
 
 def _held(run: Path) -> UserError:
-    holder = durable.read_json(run / ".lock") or durable.read_json(run / "status.json")
-    who = holder if isinstance(holder, dict) else {}
-    message = f"{run} is in use by process {who.get('pid', 'unknown')} on {who.get('host', 'an unknown host')}"
-    return UserError(message, "wait for it or stop it; a new run needs another name")
+    holder = durable.read_json(run / ".lock")
+    who = f"process {holder.get('pid')} on {holder.get('host')}" if isinstance(holder, dict) else "another process"
+    return UserError(f"{run} is in use by {who}", "wait for it or stop it; a new run needs another name")
 
 
 def _claim(run: Path) -> Path:
@@ -162,7 +149,7 @@ def _cannot_write(path: Path, error: OSError) -> UserError:
     return UserError(f"cannot write {path}: {error.strerror or error}", "choose a folder you may write to with --out")
 
 
-def _version(package: str) -> str | None:
+def version(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

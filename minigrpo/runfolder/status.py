@@ -42,6 +42,11 @@ class Status:
 
         A new state or error is on the disk at once, all else within a second.
         """
+        if self._change(fields) or time.monotonic() - self._written > 0.5:
+            self._write()
+
+    def _change(self, fields: dict[str, Any]) -> bool:
+        """Takes new values over; whether the disk must have them at once."""
         if unknown := set(fields) - set(self._fields):
             raise TypeError(f"status has no field {', '.join(sorted(unknown))}")
         if fields.get("state", "starting") not in STATES or fields.get("phase") not in (None, *PHASES):
@@ -49,14 +54,13 @@ class Status:
         with self._guard:
             urgent = any(k in fields and fields[k] != self._fields[k] for k in ("state", "last_error"))
             self._fields |= fields
-        if urgent or time.monotonic() - self._written > 0.5:
-            self._write()
+        return urgent
 
     def end(self, state: str, reason: str = "") -> None:
         """The last word: stopped, finished or failed, and why. The heartbeat ends."""
         self._over.set()
         self._thread.join()  # so that no late beat follows the last word
-        self.set(state=state, reason=reason, phase=None, done=None, of=None, eta_s=None)
+        self._change({"state": state, "reason": reason, **dict.fromkeys(("phase", "done", "of", "eta_s"))})
         self._write()
 
     def __enter__(self) -> Self:
@@ -69,7 +73,7 @@ class Status:
             self.end("stopped", "interrupted")
         elif error is not None:
             text = error.message if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            self.set(last_error=text)
+            self._change({"last_error": text})
             self.end("failed", text)
         else:
             self.end("finished")

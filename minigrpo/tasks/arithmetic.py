@@ -12,7 +12,7 @@ from minigrpo.types import Example
 _OPS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "x": operator.mul
 }  # fmt: skip
-_LARGEST = 10**9
+_LARGEST = 10**9  # of the numbers, and of their range: the questions must be countable in 63 bits
 
 
 def arithmetic(
@@ -34,8 +34,8 @@ def arithmetic(
     if not ops or len(set(ops)) < len(ops) or not set(ops) <= set(_OPS) or {"x", "*"} <= set(ops):
         hint = 'each of + - * at most once, for instance ops="+-"; x is * written x'
         raise UserError(f"cannot use ops={ops!r}", hint)
-    if not -_LARGEST <= low <= high <= _LARGEST or n < 1:
-        hint = f"low <= high, both within {_LARGEST:,}; n at least 1"
+    if not -_LARGEST <= low <= high <= min(_LARGEST, low + _LARGEST) or n < 1:
+        hint = f"low <= high, both within {_LARGEST:,} and no further apart; n at least 1"
         raise UserError(f"no questions with low={low}, high={high}, n={n}", hint)
     wide = high - low + 1
     grid = range(wide * wide * len(ops))

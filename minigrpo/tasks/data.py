@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import random
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -58,7 +59,7 @@ def data(
     else:
         keys = splits.choose(train, split, held_out)
         mine = {key: pair for key, pair in train.items() if key in keys}
-    for pair in splits.shuffled(list(mine.values()), seed):
+    for pair in random.Random(seed).sample(list(mine.values()), len(mine)):
         yield Example(pair.id, _ask(pair.question, prompt), pair.answer, pair.meta)
 
 

@@ -14,8 +14,6 @@ def fetch(name: str, choose: Callable[[list[str]], list[str]]) -> Path:
         return _download(name, choose)
     except UserError:
         raise
-    except ImportError:
-        raise UserError("huggingface_hub is not installed", "pip install huggingface_hub, or give a path") from None
     except Exception as error:  # whatever the hub, the net or the proxy may say: to the user it is one thing
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(

@@ -33,6 +33,8 @@ def load(text: str, split: str, seed: int) -> list[Example]:
     for example in examples:
         if not isinstance(example, Example):
             raise UserError(f"{text} gave a {type(example).__name__}, not an Example", "yield minigrpo.types.Example")
+        if not isinstance(example.id, str):
+            raise UserError(f"{text} gave the id {example.id!r}, which is no text", "write Example(str(id), …)")
         if example.id in seen:
             raise UserError(f"{text} gave the id {example.id!r} twice", "every example of a split has an id of its own")
         seen.add(example.id)

@@ -64,9 +64,7 @@ def _json_row(number: int, raw: str) -> Row:
     line = raw.rstrip()  # else an error at its end would be counted on the next line
     try:
         _check_utf8(line)
-        fields = json.loads(
-            line, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_float
-        )
+        fields = json.loads(line, object_pairs_hook=_object, parse_int=_integer)  # what cannot be seen afterwards
         if not isinstance(fields, dict):
             raise _Bad("not an object: a row is {…}")
         _check(fields)
@@ -147,21 +145,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _constant(name: str) -> Any:
-    raise _Bad(f"{name} is no JSON number")
-
-
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise _Bad(f"a number of {len(digits)} digits")
     return int(digits)
-
-
-def _float(digits: str) -> float:
-    value = float(digits)
-    if math.isinf(value):
-        raise _Bad("a number too large to hold")
-    return value
 
 
 def _check_utf8(text: str) -> None:

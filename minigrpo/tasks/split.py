@@ -1,13 +1,9 @@
 """Which questions are held out: decided by the question itself, so that no seed and no order moves one across."""
 
 import hashlib
-import random
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable
 
 from minigrpo.errors import UserError
-
-T = TypeVar("T")
 
 
 def choose(keys: Iterable[str], split: str, share: float) -> set[str]:
@@ -30,8 +26,3 @@ def choose(keys: Iterable[str], split: str, share: float) -> set[str]:
 def place(key: str) -> float:
     """A number in [0, 1) that depends on nothing but the key."""
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest()) / 2**48
-
-
-def shuffled(rows: Sequence[T], seed: int) -> list[T]:
-    """The rows in the order of this seed."""
-    return random.Random(seed).sample(rows, len(rows))
