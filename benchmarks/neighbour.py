@@ -41,7 +41,7 @@ def watch(s: session.Session) -> None:
     s.tell = after
 
 
-session.start(config, sinks.console(Console(stderr=True)), around=watch)
+session.start(config, sinks.ConsoleSink(Console(stderr=True)), around=watch)
 # the first step warms up; then busy and quiet steps take turns
 quiet, loud = seconds[2::2], seconds[1::2]
 ratios = [b / q for b, q in zip(loud, quiet, strict=True)]

@@ -153,7 +153,7 @@ def train(
         return 0
     from minigrpo import session, sinks
 
-    screen = sinks.console(_screen(as_json))
+    screen = sinks.ConsoleSink(_screen(as_json))
     run, code = session.start(settings, screen, command=shlex.join(sys.argv), offline=_offline())
     return _done(run, code, as_json)
 
@@ -163,7 +163,7 @@ def resume(run: Run, as_json: Json = False) -> int:
     """Go on with a stopped or crashed run."""
     from minigrpo import session, sinks
 
-    code = session.resume(run, sinks.console(_screen(as_json)), offline=_offline())
+    code = session.resume(run, sinks.ConsoleSink(_screen(as_json)), offline=_offline())
     return _done(run, code, as_json)
 
 

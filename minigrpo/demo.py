@@ -38,7 +38,7 @@ def run(settings: Config, screen: Console, *, command: str, offline: bool) -> tu
             seen.append((s, _sample(s)))
 
     run, code = session.start(
-        settings, sinks.console(screen), command=command, name="demo", offline=offline, around=before
+        settings, sinks.ConsoleSink(screen), command=command, name="demo", offline=offline, around=before
     )
     if not seen or seen[0][0].at.step < settings.steps:
         return run, code, None

@@ -12,13 +12,12 @@ from typing import Any
 
 from rich.table import Table
 
-from minigrpo.metrics import mean
 from minigrpo.policy.policy import Policy
 from minigrpo.rewards.scoring import score
 from minigrpo.rollout.engine import Engine
 from minigrpo.rollout.plans import completion
 from minigrpo.runfolder import durable
-from minigrpo.types import Completion, Example, Group, Part, Score
+from minigrpo.types import Completion, Example, Group, Part, Score, mean
 
 LOT = 64  # prompts answered at once
 

@@ -11,12 +11,12 @@ import torch
 from minigrpo.config import Config
 from minigrpo.errors import RunFailed
 from minigrpo.events import Event, Step, Warned
-from minigrpo.metrics import Watch, mean, of_groups
+from minigrpo.metrics import Watch, of_groups
 from minigrpo.policy.policy import Policy
 from minigrpo.rewards.scoring import Failure, score
 from minigrpo.rollout.engine import Engine, Sampling
 from minigrpo.runfolder import group_line
-from minigrpo.types import Example, Group, Part, PerSpan
+from minigrpo.types import Example, Group, Part, PerSpan, mean
 from minigrpo.update import Recipe, Report, update
 
 BROKEN_LIMIT = 3
@@ -77,7 +77,7 @@ def train(
         at.broken = 0 if math.isfinite(numbers["policy/grad_norm"]) else at.broken + 1
         at.history |= {g.example.id: mean(c.reward for c in g.completions) for g in groups}
         lines = [
-            group_line(step, g, _all(g, m, a), _all(g, m, w), bool(m), parts)
+            group_line(step, g, _all(g, m, a), _all(g, m, w), bool(m), parts, config.plan or "")
             for g, m, a, w in zip(shaped, members, advantages, weights, strict=True)
         ]
         numbers |= of_groups(groups, shaped, parts, watch.seconds)

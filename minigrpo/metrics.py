@@ -1,11 +1,10 @@
 """What a step's completions say, by the metric names that the run folder fixes."""
 
-import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from minigrpo.types import Group, Part, has_spread
+from minigrpo.types import Group, Part, has_spread, mean, std
 
 
 class Watch:
@@ -39,14 +38,3 @@ def of_groups(
     }
     numbers |= {f"reward/{p.name}": mean(c.parts[p.name].value for c in completions) for p in parts}
     return numbers | {f"time/{phase}": s for phase, s in seconds.items()}
-
-
-def mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return math.fsum(listed) / len(listed) if listed else 0.0
-
-
-def std(values: Sequence[float]) -> float:
-    """Sample standard deviation."""
-    middle = mean(values)
-    return math.sqrt(math.fsum((v - middle) ** 2 for v in values) / max(1, len(values) - 1))

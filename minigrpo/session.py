@@ -120,7 +120,7 @@ def _run(
         if not base:
             runfolder.rewind(run, found)
         with runfolder.Status(run, job.config.steps, step=begun) as status:
-            file = sinks.folder(run, status, screen)
+            file = sinks.FolderSink(run, status, screen)
             desk = Desk(runfolder.Control(run), status, screen)
 
             def tell(event: Event) -> None:

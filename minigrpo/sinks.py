@@ -179,9 +179,6 @@ class ConsoleSink:
             self._out.quiet = True
 
 
-folder, console = FolderSink, ConsoleSink
-
-
 def plain(text: str) -> str:
     """Text without control characters: what a model wrote must not steer the terminal; new lines are set in."""
     return "".join(c if c.isprintable() else "\n    " if c == "\n" else " " for c in text)

@@ -41,11 +41,11 @@ def open_trained(path: str | Path, offline: bool = False, sets: Sequence[str] = 
     config, adapter, day = _of_run(path) if (path / "run.json").exists() else _of_adapter(path)
     config = configs.load(None, config.model_dump(), list(sets))
     policy = hf.load(config.model_copy(update={"adapter": str(adapter)}), offline, learns=False)
-    kept = prompt.load_prompt(adapter, policy.tokenizer)
-    if kept and kept[1].hash != policy.base.hash:
+    kept = prompt.load_prompt(adapter)
+    if kept and kept.base.hash != policy.base.hash:
         log.warning(
             "the adapter was trained on other weights of %s (%s, now %s): its answers will differ",
-            config.model, kept[1].hash[:12], policy.base.hash[:12],
+            config.model, kept.base.hash[:12], policy.base.hash[:12],
         )  # fmt: skip
     renderer = session.make_renderer(policy, config, day)
     engine, _ = session.make_engine(policy, renderer, config)
@@ -76,11 +76,10 @@ def _of_adapter(folder: Path) -> tuple[Config, Path, datetime.date]:
     kept = prompt.load_prompt(folder)
     if kept is None:
         return configs.build({"model": lora.base_name(folder)}), folder, datetime.date.today()
-    renderer, base, _ = kept
     values = {
-        "model": base.name, "system_prompt": renderer.system_prompt, "template_kwargs": dict(renderer.template_kwargs),
+        "model": kept.base.name, "system_prompt": kept.system_prompt, "template_kwargs": kept.template_kwargs,
     }  # fmt: skip
-    return configs.build(values), folder, renderer.date
+    return configs.build(values), folder, kept.date
 
 
 def questions(trained: Trained, task: str, n: int) -> tuple[list[Example], int]:

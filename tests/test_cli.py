@@ -146,7 +146,7 @@ def stopped(tiny_folder: Path, tmp_path: Path) -> Path:
         "prompts_per_step": 2, "group_size": 3, "max_tokens": 6, "eval_n": 3, "lr": 0.01,
         "out": str(tmp_path / "stopped"),
     }  # fmt: skip
-    screen = sinks.console(Console(file=io.StringIO()))
+    screen = sinks.ConsoleSink(Console(file=io.StringIO()))
     session.start(configs.build(values), screen, around=lambda s: runfolder.send(s.run, "stop"))
     return tmp_path / "stopped"
 
@@ -462,7 +462,10 @@ def test_an_adapter_made_by_plain_peft(tiny_folder: Path, tmp_path: Path) -> Non
     get_peft_model(base, config).save_pretrained(tmp_path / "theirs")
     found = call("chat", tmp_path / "theirs", "--prompt", "hi", "--max-tokens", 8, "--json").json
     assert found["base"] != found["adapter"]
-    assert call("eval", tmp_path / "theirs", "--n", 2, "--set", "max_tokens=4", "--json").json["n"] == 2
+    assert (
+        call("eval", tmp_path / "theirs", "--task", "arithmetic", "--n", 2, "--set", "max_tokens=4", "--json").json["n"]
+        == 2
+    )
 
 
 def broken(folder: Path, way: str) -> None:
@@ -605,7 +608,7 @@ def test_resuming_a_finished_run(
     assert (copy / "events.jsonl").read_bytes() == before
     text = (copy / "config.yaml").read_text()
     (copy / "config.yaml").write_text(text.replace("steps: 2", "steps: 1"))
-    refused(call("resume", copy), "has done 2 steps already", "raise steps")
+    refused(call("resume", copy), "has done 2 steps already", "start a new run from its adapter")
     (copy / "config.yaml").write_text(text.replace("lora_r: 16", "lora_r: 8").replace("steps: 2", "steps: 3"))
     refused(call("resume", copy), "does not fit")
     (copy / "config.yaml").write_text(text.replace("steps: 2", "steps: 3"))

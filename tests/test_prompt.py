@@ -308,11 +308,11 @@ def test_an_adapter_s_prompt_comes_back_as_it_was(tmp_path: Path) -> None:
     save_prompt(tmp_path, renderer, base, frozenset({257, 300}))
     loaded = load_prompt(tmp_path)
     assert loaded is not None
-    again, owner, stops = loaded
+    again = Renderer(qwen3(), loaded.system_prompt, loaded.template_kwargs, loaded.date)
     assert again.encode(ASK) == renderer.encode(ASK)
     assert again.text(ASK) == renderer.text(ASK)
-    assert (again.date, stops) == (MARCH, {257, 300})
-    assert (owner.name, owner.hash, owner.path) == ("smollm2", "ab" * 32, "")
+    assert loaded.date == MARCH
+    assert (loaded.base.name, loaded.base.hash, loaded.base.path) == ("smollm2", "ab" * 32, "")
     assert "/home/someone" not in (tmp_path / "minigrpo.json").read_text()
 
 

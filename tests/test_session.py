@@ -64,7 +64,7 @@ def train(settings: dict[str, Any], **changes: Any) -> Path:
 
 
 def quiet() -> Any:
-    return sinks.console(Console(file=open(os.devnull, "w")))  # noqa: SIM115 (closed with the process)
+    return sinks.ConsoleSink(Console(file=open(os.devnull, "w")))  # noqa: SIM115 (closed with the process)
 
 
 def said(run: Path) -> list[dict[str, Any]]:

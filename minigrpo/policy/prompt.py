@@ -7,15 +7,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from minigrpo.errors import UserError
 from minigrpo.policy.policy import Base
-from minigrpo.types import Example, Message
+from minigrpo.types import THINKING, Example, Message
 
 log = logging.getLogger("minigrpo.policy")
 FILE = "minigrpo.json"
-OPENED = re.compile(r"(<think(ing)?>|<reasoning>|\[THINK\])\s*\Z")
+OPENED = re.compile(rf"({'|'.join(re.escape(o) for o, _ in THINKING)})\s*\Z")
 MARK = "minigrpo answers"
 
 
@@ -58,6 +58,14 @@ class Renderer:
 
     def encode(self, example: Example) -> list[int]:
         """The prompt's ids; special tokens come from the template's text or from the tokenizer, never from both."""
+        return self.read(example)[0]
+
+    def prefill(self, example: Example) -> str:
+        """The opening think tag with which the prompt ends ("<think>\\n"), or "": the completion starts inside it."""
+        return self.read(example)[1]
+
+    def read(self, example: Example) -> tuple[list[int], str]:
+        """`encode` and `prefill` from one rendering."""
         templated, text = bool(self.tokenizer.chat_template), self.text(example)
         if not text.isascii() and text != text.encode("utf-8", "replace").decode():
             raise UserError(f"example {example.id!r} is not text: it holds half a character", "write it in UTF-8")
@@ -66,12 +74,8 @@ class Renderer:
             ids.pop()  # tokenizers that close every text: a prompt must stay open
         if not ids:
             raise UserError(f"example {example.id!r} has an empty prompt", "give it a prompt of at least one token")
-        return ids
-
-    def prefill(self, example: Example) -> str:
-        """The opening think tag with which the prompt ends ("<think>\\n"), or "": the completion starts inside it."""
-        found = OPENED.search(self.text(example))
-        return found[0] if found else ""
+        found = OPENED.search(text)
+        return ids, found[0] if found else ""
 
     def _render_with_system(self, messages: list[Message]) -> str:
         """Render; where the template has no place for a system text, put that before the first question."""
@@ -105,10 +109,10 @@ def fitting(
     are counted. Raises UserError where none fits.
     """
     limit = min(longest, context - max_tokens)
-    lengths = [(e, len(renderer.encode(e))) for e in examples]
-    kept = [e for e, n in lengths if n <= limit]
+    found = [(e, *renderer.read(e)) for e in examples]
+    kept = [(e, opened) for e, ids, opened in found if len(ids) <= limit]
     if examples and not kept:
-        shortest = min(n for _, n in lengths)
+        shortest = min(len(ids) for _, ids, _ in found)
         hint = f"lower the completion budget ({max_tokens}): the model takes {context} in all"
         if shortest + max_tokens <= context:
             hint = f"raise max_prompt_tokens ({longest})"
@@ -117,8 +121,7 @@ def fitting(
         )
     if left := len(examples) - len(kept):
         log.warning("%d of %d prompts are longer than %d tokens and left out", left, len(examples), limit)
-    opened = [(e, renderer.prefill(e)) for e in kept]
-    return [replace(e, meta={**e.meta, "prefill": text}) if text else e for e, text in opened]
+    return [replace(e, meta={**e.meta, "prefill": opened}) if opened else e for e, opened in kept]
 
 
 def render(tokenizer: Any, messages: Sequence[Message], today: datetime.date, options: Mapping[str, Any]) -> str:
@@ -192,30 +195,29 @@ def save_prompt(folder: Path, renderer: Renderer, base: Base, stops: frozenset[i
         "stop_ids": sorted(stops),
         "base": {k: v for k, v in asdict(base).items() if k != "path"},  # the path says where someone's home is
     }
-    (folder / FILE).write_text(json.dumps(saved, indent=2, ensure_ascii=False, default=str) + "\n", "utf-8")
+    (folder / FILE).write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-def load_prompt(folder: Path, tokenizer: Any = None) -> tuple[Renderer, Base, frozenset[int]] | None:
-    """What `save_prompt` wrote, or None for an adapter made elsewhere; with its tokenizer unless one is given."""
+class Kept(NamedTuple):
+    """What an adapter says of the prompts it was trained on, and of its base (whose path is left out)."""
+
+    system_prompt: str | None
+    template_kwargs: dict[str, Any]
+    date: datetime.date
+    base: Base
+
+
+def load_prompt(folder: Path) -> Kept | None:
+    """What `save_prompt` wrote, or None for an adapter made elsewhere. Raises UserError."""
     if not (folder / FILE).exists():
         return None
     try:
         saved = json.loads((folder / FILE).read_text("utf-8"))
         base = Base(**{k: str(v) for k, v in saved["base"].items()}, path="")
         day = datetime.date.fromisoformat(saved["date"])
-        tokenizer = tokenizer or _tokenizer(folder)
-        renderer = Renderer(tokenizer, saved["system_prompt"], dict(saved["template_kwargs"]), day)
-        return renderer, base, frozenset(saved["stop_ids"])
+        return Kept(saved["system_prompt"], dict(saved["template_kwargs"]), day, base)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise UserError(f"cannot read {folder / FILE}: {error}", "save the adapter again") from None
-
-
-def _tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    prepare(tokenizer)
-    return tokenizer
 
 
 def _is_text(*values: Any) -> bool:

@@ -129,14 +129,13 @@ def _build(run: Path, folder: Path, step: int, write: Write, value: float | None
     temp = folder / f"{durable.TEMP}{step}-{os.getpid()}"
     try:
         _fill(temp, write)
-        files = {name: _fingerprint(path) for name, path in _files(temp).items()}
         manifest = {
             "schema": SCHEMA,
             "run": read_run(run)["id"],
             "step": step,
             "t": time.time(),
             "value": value,
-            "files": files,
+            "files": {name: _fingerprint(path) for name, path in _files(temp).items()},
             "logs": logs.lengths(run),
         }
         durable.replace(temp / MANIFEST, json.dumps(manifest, indent=1))
