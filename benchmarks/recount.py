@@ -25,17 +25,25 @@ limit = config["eval_max_tokens"] or config["max_tokens"]
 examples = load(config["task"], "test", config["seed"])[: config["eval_n"]]
 
 
-def right(example):
-    messages = [{"role": "user", "content": example.prompt}]
-    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-    with torch.no_grad():
-        out = model.generate(**ids, max_new_tokens=limit, do_sample=False, pad_token_id=tokenizer.pad_token_id)
-    text = tokenizer.decode(out[0, ids["input_ids"].shape[1] :], skip_special_tokens=True)
-    found = re.findall(r"-?\d+", text.replace(",", ""))
-    return bool(found) and int(found[-1]) == int(example.answer)
+tokenizer.padding_side = "left"
 
 
-adapter = sum(map(right, examples)) / len(examples)
+def share_right():
+    right = 0
+    for i in range(0, len(examples), 16):
+        some = examples[i : i + 16]
+        talks = [[{"role": "user", "content": e.prompt}] for e in some]
+        options = {"add_generation_prompt": True, "padding": True, "return_tensors": "pt", "return_dict": True}
+        ids = tokenizer.apply_chat_template(talks, **options)
+        with torch.no_grad():
+            out = model.generate(**ids, max_new_tokens=limit, do_sample=False, pad_token_id=tokenizer.pad_token_id)
+        for e, row in zip(some, out[:, ids["input_ids"].shape[1] :], strict=True):
+            found = re.findall(r"-?\d+", tokenizer.decode(row, skip_special_tokens=True).replace(",", ""))
+            right += bool(found) and int(found[-1]) == int(e.answer)
+    return right / len(examples)
+
+
+adapter = share_right()
 with model.disable_adapter():
-    before = sum(map(right, examples)) / len(examples)
+    before = share_right()
 print(json.dumps({"n": len(examples), "base": before, "adapter": adapter}))

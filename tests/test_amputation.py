@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import minigrpo
 
 
+@pytest.mark.slow
 def test_it_trains_without_its_outer_rooms(tiny_folder: Path, tmp_path: Path) -> None:
     package = tmp_path / "minigrpo"
     shutil.copytree(Path(minigrpo.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -99,7 +99,7 @@ def test_the_same_seed_gives_the_same_run(settings: dict[str, Any], tmp_path: Pa
 @pytest.mark.parametrize("recipe", ["default", "grpo"])
 def test_resumed_equals_never_stopped(settings: dict[str, Any], tmp_path: Path, recipe: str) -> None:
     whole = train(settings, recipe=recipe, out=str(tmp_path / "whole"))
-    for step in (1, 2, 3, 5):
+    for step in (1, 3, 4):
         run = stop_after(configs.build(settings | {"recipe": recipe, "out": str(tmp_path / f"at{step}")}), step)
         assert runfolder.state(run) == "stopped"
         assert session.resume(run, quiet()) == 0

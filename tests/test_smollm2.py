@@ -28,14 +28,14 @@ def minigrpo(*arguments: str) -> Any:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     run = tmp_path_factory.mktemp("real") / "demo"
-    return run, minigrpo("demo", "--steps", "8", "--out", str(run))
+    return run, minigrpo("demo", "--steps", "14", "--out", str(run))
 
 
 def test_a_short_demo_learns(demo: tuple[Path, Any]) -> None:
     run, result = demo
     base, adapter = result["base"], result["adapter"]
     assert result["n"] >= 64
-    assert adapter["lenient"] > base["lenient"] + 0.10
+    assert adapter["lenient"] > base["lenient"] + 0.20
     assert result["paired_p"] < 0.05
     assert max(base["cut"], adapter["cut"]) <= 0.05
     assert json.loads((run / "status.json").read_text())["state"] == "finished"

@@ -64,6 +64,10 @@ class Renderer:
         """The opening think tag with which the prompt ends ("<think>\\n"), or "": the completion starts inside it."""
         return self.read(example)[1]
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """What was written, as text: special tokens are left out."""
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+
     def read(self, example: Example) -> tuple[list[int], str]:
         """`encode` and `prefill` from one rendering."""
         templated, text = bool(self.tokenizer.chat_template), self.text(example)

@@ -11,20 +11,13 @@ from minigrpo.policy.policy import Policy
 from minigrpo.policy.prompt import Renderer
 from minigrpo.rollout.engine import Handle, Row, after, rows_of
 from minigrpo.rollout.sampling import choose, uniforms
-from minigrpo.types import Example
 
 
 class HfEngine:
     """Keeps the Engine protocol with `model.generate`; generate sees only the token that `choose` picked."""
 
     def __init__(self, policy: Policy, renderer: Renderer) -> None:
-        self.policy, self.renderer = policy, renderer
-
-    def encode(self, example: Example) -> list[int]:
-        return self.renderer.encode(example)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return str(self.policy.tokenizer.decode(ids, skip_special_tokens=True))
+        self.policy, self.encode, self.decode = policy, renderer.encode, renderer.decode
 
     @torch.no_grad()
     def generate(

@@ -12,7 +12,6 @@ from minigrpo.policy.policy import Policy
 from minigrpo.policy.prompt import Renderer
 from minigrpo.rollout.engine import Handle, Row, after, rows_of
 from minigrpo.rollout.sampling import choose, uniforms
-from minigrpo.types import Example
 
 PREFILL = 4096  # prompt tokens read in one pass
 ROOM = 64  # slots for new tokens at first; doubled when they are full
@@ -23,13 +22,7 @@ class NativeEngine:
     """Keeps the Engine protocol on the policy's own model, whose attention runs over `Slots`."""
 
     def __init__(self, policy: Policy, renderer: Renderer) -> None:
-        self.policy, self.renderer = policy, renderer
-
-    def encode(self, example: Example) -> list[int]:
-        return self.renderer.encode(example)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return str(self.policy.tokenizer.decode(ids, skip_special_tokens=True))
+        self.policy, self.encode, self.decode = policy, renderer.encode, renderer.decode
 
     @torch.no_grad()
     def generate(
