@@ -32,10 +32,11 @@ lint: .venv/.dev
 .venv/.core: EXTRAS :=
 .venv/.dev: EXTRAS := [dev,data]
 .venv/.core .venv/.dev: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	index='$(TORCH_INDEX)'; $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt \
+	@echo "installing into .venv: about 280 MB without a GPU, several GB with one; this takes some minutes"
+	@$(PYTHON) -m venv .venv
+	@index='$(TORCH_INDEX)'; $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt \
 		$${index:+--extra-index-url $$index} -e '.$(EXTRAS)'
-	touch .venv/.core $@
+	@touch .venv/.core $@
 
 clean:  ## runs/ stays
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -186,24 +186,28 @@ def evaluation(
     as_json: Json = False,
 ) -> int:
     """Base and adapter on the same held-out examples: greedy, same prompt, same limit."""
-    from minigrpo import evaluate, trained
+    from minigrpo import evaluate, sinks, trained
     from minigrpo.rewards import scoring
 
     if task is None and not (run / "run.json").exists() and (run / "adapter_config.json").exists():
         raise UserError(f"{run} does not say what it was trained on", "add --task, and --reward if it is no number")
+    screen = sinks.ConsoleSink(_screen(as_json=True))
+    screen.progress(f"loading {run}")
     it = trained.open_trained(run, _offline(), sets or [])
     task = task or it.config.eval_task or it.config.task
     part = scoring.build([reward or it.config.reward[0]])[0]
     examples, room = trained.questions(it, task, n)
-    base, adapter = evaluate.compare(it.policy, it.engine, examples, part, room)
+    base, adapter = evaluate.compare(
+        it.policy, it.engine, examples, part, room, lambda done, of: screen.progress("evaluating", done, of)
+    )
+    screen.close()
     result = evaluate.document(str(run), task, n, part, base, adapter)
     if (run / "run.json").exists():
         evaluate.keep(run, result)
     if as_json:
         _print(result)
         return 0
-    screen = _screen()
-    screen.print(evaluate.table(result))
+    _screen().print(evaluate.table(result))
     print(evaluate.in_words(result, base))
     return 0
 
@@ -218,13 +222,16 @@ def chat(
     """Talk to base and adapter side by side."""
     from minigrpo import chat as it
     from minigrpo import trained
-    from minigrpo.sinks import plain
+    from minigrpo.sinks import ConsoleSink, plain
 
     if as_json and prompt is None:
         raise UserError("--json needs --prompt", "a conversation is not one document")
+    screen = ConsoleSink(_screen(as_json=True))
+    screen.progress(f"loading {run}")
     opened = trained.open_trained(run, _offline())
+    screen.close()
     if prompt is None:
-        print("an empty line starts afresh, Ctrl-D ends")
+        print("base and adapter each keep their own conversation; an empty line starts afresh, Ctrl-D ends")
         it.converse(
             opened, lambda: input("you      > "), lambda name, text: print(f"{name:8} > {plain(text)}"), max_tokens
         )

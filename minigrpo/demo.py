@@ -1,5 +1,8 @@
 """The first minute: a small model learns sums on this machine, and shows what it could do before and after."""
 
+import os
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from minigrpo.types import Example, Group
 
 EXAMPLES = 3  # groups shown before and after
 SHOWN = 4  # completions of each
+WIDTH = 48  # characters of a completion
 
 
 def config(steps: int, seed: int, out: str | None) -> Config:
@@ -62,11 +66,12 @@ def _sample(s: session.Session) -> list[Group]:
 
 
 def _show(screen: Console, before: Sequence[Group], after: Sequence[Group]) -> None:
-    table = Table(title=f"{SHOWN} of the answers to {EXAMPLES} held-out questions, sampled", title_justify="left")
+    table = Table(title="Held-out questions, some sampled answers", title_justify="left", show_lines=True)
+    table.caption = "+ right, - wrong: the last number counts"
     for name in ("question", "before", "after"):
         table.add_column(name, overflow="fold")
     for b, a in zip(before, after, strict=True):
-        table.add_row(Text(_question(b.example)), _answers(b), _answers(a), end_section=True)
+        table.add_row(Text(_question(b.example)), _answers(b), _answers(a))
     screen.print(table)
 
 
@@ -75,20 +80,25 @@ def _question(example: Example) -> str:
 
 
 def _answers(group: Group) -> Text:
-    text = Text()
+    lines = []
     for c in group.completions[:SHOWN]:
-        line = " ".join(plain(c.text).split())
-        text.append("+ " if c.reward > 0 else "- ", "green" if c.reward > 0 else "red")
-        text.append((line[:40] + "…" if len(line) > 40 else line) + "\n")
-    return text
+        text = " ".join(plain(c.text).split())
+        shown = (
+            text if len(text) <= WIDTH else f"{text[: WIDTH // 2]} … {text[-(WIDTH // 2) :]}"
+        )  # the end is what counts
+        lines.append(Text.assemble(("+ ", "green") if c.reward > 0 else ("- ", "red"), shown))
+    return Text("\n").join(lines)
 
 
 def _next(screen: Console, run: Path) -> None:
+    program = "minigrpo"
+    if shutil.which(program) is None:  # its environment is not active
+        program = os.path.relpath(Path(sys.executable).parent / program)
     lines = [
         f"everything is in {run}: config.yaml, events.jsonl, groups/ (every answer), checkpoints/, adapter/",
         "next:",
-        f"  minigrpo chat {run}",
-        f"  minigrpo eval {run} --task \"arithmetic(ops='-')\"",
-        '  minigrpo train --task "sequences()" --reward "number(lenient=True)"',
+        f"  {program} chat {run}",
+        f"  {program} eval {run} --task \"arithmetic(ops='-')\"",
+        f'  {program} train --task "sequences()" --set steps=30',
     ]
     screen.print(Text("\n".join(lines)), soft_wrap=True)

@@ -1,5 +1,6 @@
 """What reaches a run from outside while it works: signals, the panel's commands, and the progress that goes out."""
 
+import os
 import signal
 import threading
 import time
@@ -70,6 +71,7 @@ class Desk:
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal, self.stop = number, "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+        os.write(2, b"\nstopping and saving; Ctrl-C again ends at once\n")  # a handler may interrupt a print
 
     def _obey(self, command: Command) -> None:
         match command.name:

@@ -71,10 +71,12 @@ def answer(
     completions: list[Completion] = []
     scores: list[Score] = []
     for i in range(0, len(examples), LOT):
-        report(i, len(examples))
         some = examples[i : i + LOT]
         prompts = [engine.encode(e) for e in some]
-        rows, _ = engine.generate(prompts, 1, max_tokens=max_tokens, temperature=0.0, seeds=[0] * len(some))
+        rows, _ = engine.generate(
+            prompts, 1, max_tokens=max_tokens, temperature=0.0, seeds=[0] * len(some),
+            progress=lambda done, i=i: report(i + done, len(examples)),  # type: ignore[misc]
+        )  # fmt: skip
         groups = [
             Group(e.id, e, p, [completion(engine, r)], max_tokens) for e, p, r in zip(some, prompts, rows, strict=True)
         ]
@@ -165,13 +167,17 @@ def table(result: Mapping[str, Any]) -> Table:
 
 def in_words(result: Mapping[str, Any], base: Answers) -> str:
     """What the gain is made of, right answers or form, and whether it could be luck."""
-    name = result["main"]
+    name, p = result["main"], result["paired_p"]
     before, after = result["base"][name], result["adapter"][name]
-    gain = after - before
-    form = min(max(0.0, gain), max(0.0, base.mentions - before))
-    means = "the last number in the text counts" if name == "lenient" else "the answer and nothing else counts"
+    change = f"{name}: {before:.1%} to {after:.1%}, {100 * (after - before):+.1f} points"
+    if p > 0.05:
+        return f"{change}: no clear difference on {result['n']} examples (p = {p:.2g}); more steps may show one."
+    form = min(max(0.0, after - before), max(0.0, base.mentions - before))
     return (
-        f"{name} ({means}): {before:.0%} to {after:.0%}, {100 * gain:+.0f} points. The base's text held the right "
-        f"answer somewhere in {base.mentions:.0%} of cases, so at most {100 * form:.0f} of these points are form. "
-        f"Chance alone would do this with probability {result['paired_p']:.2g} (exact McNemar)."
+        f"{change}, a clear difference (p = {p:.1g}). The base's text held the right answer somewhere in "
+        f"{base.mentions:.1%} of cases, so at most {100 * form:.1f} of the points are form, the rest is right answers. "
+        + (
+            "Trained on lenient, the last number in the text; strict, the number alone, need not rise."
+            * (name == "lenient")
+        )
     )

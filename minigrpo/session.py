@@ -128,6 +128,7 @@ def _run(
                 screen(event)
 
             try:
+                screen.progress(f"loading {job.config.model}")
                 session = _load(run, job, offline, base, desk, tell, found)
                 status.set(state="running")
                 with desk.signals():

@@ -14,7 +14,11 @@ from minigrpo import runfolder
 from minigrpo.errors import UserError
 from minigrpo.events import Ended, Evaluated, Event, Resumed, Saved, Started, Step, Warned, to_line
 
-_NO_LOSS = "the loss is not shown: with a ratio of 1 and advantages that sum to zero it is about 0; its gradient is not"
+_LEGEND = (
+    "reward: mean of a step's answers · signal: prompts whose answers differ in it, the only ones that teach · "
+    "length: tokens · cut: answers that met the limit",
+    "the loss is not shown: with a ratio of 1 and advantages that sum to zero it is about 0; its gradient is not",
+)
 _CELLS = (  # metric, label, format, style
     ("reward/mean", "reward", "{:5.2f}", "bold green"),
     ("group/signal", "signal", "{:4.0%}", ""),
@@ -84,7 +88,6 @@ class ConsoleSink:
         self._max_steps = 0
         self._seconds: deque[float] = deque(maxlen=20)
         self._first: Evaluated | None = None
-        self._explained = False
         self._spinner: Spinner | None = None
 
     def __call__(self, event: Event) -> None:
@@ -127,13 +130,13 @@ class ConsoleSink:
         self._max_steps = event.max_steps
         get = event.config.get
         where = f", from step {event.step + 1}" if event.step else ""
-        counts = f"{get('prompts_per_step', '?')} prompts x {get('group_size', '?')} completions"
+        counts = f"{get('prompts_per_step', '?')} prompts x {get('group_size', '?')} completions of up to "
+        counts += f"{get('max_tokens', '?')} tokens"
         self._say(("step", "bold"), f" = {counts}, {event.max_steps} steps{where}")
         names = " · ".join(str(get(k)) for k in ("model", "task", "recipe") if get(k))
         self._say((f"{names} · {event.trainable:,} trainable parameters", "dim"))
-        if not self._explained:
-            self._say((_NO_LOSS, "dim"))
-            self._explained = True
+        for line in _LEGEND if event.step == 0 else ():
+            self._say((line, "dim"))
 
     def _step(self, event: Step) -> None:
         self._seconds.append(sum(event.seconds.values()))

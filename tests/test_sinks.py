@@ -15,7 +15,12 @@ METRICS = {
     "time/rollout": 3.14, "time/score": 0.04, "time/train": 1.2,
 }  # fmt: skip
 EVENTS: list[Event] = [
-    Started(0, 36, {"prompts_per_step": 8, "group_size": 8, "model": "smollm2", "task": "arithmetic()"}, 4_884_480),
+    Started(
+        0,
+        36,
+        {"prompts_per_step": 8, "group_size": 8, "max_tokens": 16, "model": "smollm2", "task": "arithmetic()"},
+        4_884_480,
+    ),
     Evaluated(0, 64, 0.21875, 0.3, 0.0, 12.0),
     Step(1, METRICS, {"rollout": 3.0, "score": 0.0, "train": 1.0}, [{"gid": "g"}]),
     Saved(1, "runs/a/checkpoints/step-000001"),
@@ -37,9 +42,10 @@ def told(*events: Event, terminal: bool = False) -> str:
 
 def test_the_console_tells_a_run_in_plain_lines() -> None:
     lines = told(*EVENTS).splitlines()
-    assert lines[0] == "step = 8 prompts x 8 completions, 36 steps"
+    assert lines[0] == "step = 8 prompts x 8 completions of up to 16 tokens, 36 steps"
     assert lines[1] == "smollm2 · arithmetic() · 4,884,480 trainable parameters"
-    assert lines[2].startswith("the loss is not shown")
+    assert lines[2].startswith("reward: mean of")
+    assert lines.pop(3).startswith("the loss is not shown")
     assert lines[3] == "evaluated after step 0, 64 examples: strict 22% lenient 30% cut 0% length 12.0"
     seconds = "sample 3.1 s  score 0.0 s  train 1.2 s  2 min 20 s left"
     assert lines[4] == f"step  1/36  reward  0.80  signal  75%  length  14.2  {seconds}"
@@ -50,7 +56,7 @@ def test_the_console_tells_a_run_in_plain_lines() -> None:
 
 
 def test_the_loss_is_explained_once_and_never_shown() -> None:
-    text = told(EVENTS[0], EVENTS[2], EVENTS[0], Step(2, {"loss": 1e-9}, {}))
+    text = told(EVENTS[0], EVENTS[2], Step(2, {"loss": 1e-9}, {}), Started(2, 36, {}, 1))
     assert text.count("loss") == 1
 
 

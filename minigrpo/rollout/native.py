@@ -78,9 +78,10 @@ class NativeEngine:
             tokens[live, t], logprobs[live, t] = token, logprob
             writing = writing & (~torch.isin(token, ends) if last is None else t + 1 < last[live])
             count = int(writing.sum())
+            over = count == 0 or t + 1 == max_tokens
             if progress:
-                progress(len(lengths) - count)
-            if count == 0 or t + 1 == max_tokens:
+                progress(len(lengths) if over else len(lengths) - count)
+            if over:
                 break
             if count <= COMPACT * len(live):
                 keep = writing.nonzero()[:, 0]
