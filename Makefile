@@ -21,7 +21,7 @@ test: lint  ## all that CI runs
 	$(BIN)/pytest
 
 check: lint  ## the same without the slow tests
-	$(BIN)/pytest -x -m "$(FAST)"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "$(FAST)"
 
 lint: .venv/.dev
 	$(BIN)/ruff check

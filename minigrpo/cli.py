@@ -1,8 +1,6 @@
 """The command line: thin verbs over the rooms. stdout carries results; with --json exactly one document."""
 
-import io
 import json
-import logging
 import os
 import shlex
 import sys
@@ -11,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from minigrpo import __version__
-from minigrpo.errors import RunFailed, UserError, nearest
+from minigrpo import __version__, exits
+from minigrpo.errors import UserError
 
 app = typer.Typer(
     add_completion=False, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -29,48 +27,8 @@ Sets = Annotated[
 
 
 def main() -> int:
-    """Runs a verb; the exit code: 0 ok, 1 the run failed, 2 wrong usage or input, 130/143 stopped by a signal."""
-    logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    logging.getLogger("minigrpo").setLevel(logging.INFO)
-    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=errors)  # neither a stray byte nor a narrow terminal is worth a traceback
-    try:
-        code = app(prog_name="minigrpo", standalone_mode=False)
-        sys.stdout.flush()
-    except UserError as error:
-        return _complain(error.message, error.hint)
-    except typer.exceptions.TyperException as error:
-        return _complain(error.format_message(), _usage())
-    except RunFailed as error:
-        return _complain(f"the run failed: {error}", code=1)
-    except OSError as error:
-        _hush()
-        return _complain(str(error), "is there space on the disk, and may you use what is named?", code=1)
-    except (KeyboardInterrupt, typer.exceptions.Abort):
-        return 130
-    return code if isinstance(code, int) else 0
-
-
-def _complain(message: str, hint: str = "", code: int = 2) -> int:
-    print(f"error: {message}", *([f"  fix: {hint}"] if hint else []), sep="\n", file=sys.stderr)
-    return code
-
-
-def _hush() -> None:
-    """If stdout cannot be written, what waits in its buffer must not raise once more at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _usage() -> str:
-    verbs = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
-    asked = next((a for a in sys.argv[1:] if not a.startswith("-")), "")
-    if asked in verbs:
-        return f"see: minigrpo {asked} --help"
-    return nearest(asked, verbs) if asked else "see: minigrpo --help"
+    """The program `minigrpo`; its exit code."""
+    return exits.run(app)
 
 
 @app.callback()
@@ -149,7 +107,11 @@ def train(
     if explain:
         from minigrpo.tasks.load import suited
 
-        print(configs.dump(suited(settings).resolve()), end="")
+        resolved = suited(settings).resolve()
+        if as_json:
+            _print(resolved.model_dump())
+        else:
+            print(configs.dump(resolved), end="")
         return 0
     from minigrpo import session, sinks
 

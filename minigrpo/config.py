@@ -89,6 +89,21 @@ class Config(BaseModel):
         """The completion budget of evaluations."""
         return self.eval_max_tokens or self.max_tokens
 
+    @pydantic.field_validator("template_kwargs")
+    @classmethod
+    def _of_the_template(cls, values: dict[str, Any]) -> dict[str, Any]:
+        taken = {
+            "chat_template",
+            "tokenize",
+            "messages",
+            "conversation",
+            "add_generation_prompt",
+            "continue_final_message",
+        }
+        if found := sorted(taken & values.keys()):
+            raise ValueError(f"{found[0]} is not for a template to take")
+        return values
+
     def resolve(self) -> "Config":
         """The same config with every seam and beta filled in from the recipe. Raises UserError."""
         if self.recipe not in RECIPES:
@@ -152,7 +167,7 @@ def _literal(key: str, value: str) -> Any:
         return None if value == "null" else value
     try:
         return yaml.safe_load(value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # ValueError: 2024-99-99, or a number of thousands of digits
         raise UserError(f"cannot read --set {key}={value}", "lists are [a, b], mappings {a: b}") from None
 
 
@@ -179,7 +194,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         values = yaml.load(path.read_text("utf-8-sig"), _Loader)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}", "give the path of a YAML file") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
         where = f"{path}:{mark.line + 1}" if mark else path
         raise UserError(f"{where} is not valid YAML: {' '.join(problem.split())}", "one `key: value` a line") from None

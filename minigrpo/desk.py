@@ -69,7 +69,7 @@ class Desk:
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(128 + number)
         self.signal, self.stop = number, "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
         os.write(2, b"\nstopping and saving; Ctrl-C again ends at once\n")  # a handler may interrupt a print
 

@@ -27,3 +27,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(names)}"
+
+
+def printable(text: str) -> str:
+    """Text whose control characters, but for new lines, are blanks: what is quoted must not steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)

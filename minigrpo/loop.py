@@ -83,7 +83,7 @@ def train(
         numbers |= of_groups(groups, shaped, parts, watch.seconds)
         yield from _warnings(step, failures, at.broken)
         yield Step(step, numbers, watch.seconds, lines)  # 13 tell
-        if at.broken == BROKEN_LIMIT:
+        if at.broken >= BROKEN_LIMIT:
             raise RunFailed(f"{BROKEN_LIMIT} updates in a row had a gradient that is not finite")
 
 

@@ -18,7 +18,7 @@ from minigrpo.config import Config
 from minigrpo.desk import Abandoned, Desk
 from minigrpo.errors import RunFailed, UserError
 from minigrpo.events import Ended, Evaluated, Event, Resumed, Saved, Started, Step, Warned
-from minigrpo.loop import Progress, train
+from minigrpo.loop import BROKEN_LIMIT, Progress, train
 from minigrpo.policy import hf, prompt
 from minigrpo.policy.policy import Base, Policy
 from minigrpo.policy.resolve import resolve
@@ -219,6 +219,8 @@ def _steps(s: Session) -> None:
         s.value, last = None, event.step == config.steps
         if (config.eval_every and event.step % config.eval_every == 0) or last:
             _evaluate(s)
+        if s.at.broken >= BROKEN_LIMIT:
+            continue  # the loop is about to end the run: its last good checkpoint stays the last
         s.desk.look()
         if s.desk.checkpoint or event.step % config.save_every == 0 or last:
             _save(s)

@@ -11,7 +11,7 @@ from rich.status import Status as Spinner
 from rich.text import Text
 
 from minigrpo import runfolder
-from minigrpo.errors import UserError
+from minigrpo.errors import UserError, printable
 from minigrpo.events import Ended, Evaluated, Event, Resumed, Saved, Started, Step, Warned, to_line
 
 _LEGEND = (
@@ -184,7 +184,7 @@ class ConsoleSink:
 
 def plain(text: str) -> str:
     """Text without control characters: what a model wrote must not steer the terminal; new lines are set in."""
-    return "".join(c if c.isprintable() else "\n    " if c == "\n" else " " for c in text)
+    return printable(text).replace("\n", "\n    ")
 
 
 def duration(seconds: float) -> str:

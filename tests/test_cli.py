@@ -747,3 +747,24 @@ def test_a_full_disk_behind_stdout(run: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("error: [Errno 28]")
     assert len(done.stderr.splitlines()) == 2
+
+
+def test_messages_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "esc.csv").write_bytes(b"\x1b]52;c;AAAA\x07\x1b[31mq,b\nx,y\n")
+    done = call("train", "--task", f"data(path={str(tmp_path / 'esc.csv')!r})", "--reward", "text()")
+    assert done.code == 2
+    assert not any(c in done.err for c in "\x1b\x07")
+
+
+@pytest.mark.parametrize("text", ["out: 2024-99-99", "seed: " + "1" * 5000, "out: !!int abc"])
+def test_values_that_yaml_cannot_make_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    refused(call("train", tmp_path / "c.yaml"), "c.yaml")
+
+
+def test_explain_is_json_too() -> None:
+    assert call("train", "--explain", "--json").json["max_tokens"] == 32
+
+
+def test_what_a_template_may_not_take_is_refused() -> None:
+    refused(call("train", "--set", "template_kwargs={chat_template: x}"), "chat_template is not for a template to take")

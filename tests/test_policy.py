@@ -118,6 +118,7 @@ def test_a_head_that_does_more_than_we_know_is_refused(tiny_folder: Path, monkey
         tiny_policy(tiny_folder)
 
 
+@pytest.mark.slow
 def test_bitsandbytes_asks_no_hub_and_says_nothing(tmp_path: Path) -> None:
     """Where `kernels` is installed bitsandbytes would fetch code with it at import: a planted one must stay unused."""
     (tmp_path / "kernels.py").write_text("def get_kernel(*a, **k):\n    raise SystemExit('fetched!')\n")
@@ -138,6 +139,7 @@ def test_the_token_budget_does_not_hang_on_free_memory(tiny_folder: Path) -> Non
     assert budget & (budget - 1) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "set_before", "expected"),
     [

@@ -344,3 +344,23 @@ def test_a_stop_in_the_last_evaluation_still_finishes(settings: dict[str, Any]) 
     assert runfolder.state(run) == "finished"
     assert [e["step"] for e in said(run) if e["event"] == "Evaluated"] == [0, 6]
     assert (run / "checkpoints" / "step-000006").is_dir()
+
+
+def test_a_run_that_broke_breaks_again(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three updates in a row without a finite gradient end a run, also right after it was resumed."""
+    from minigrpo import update
+
+    stock = update.learn
+
+    def poisoned(policy: Any, *rest: Any) -> float:
+        for p in policy.trainable():
+            p.grad = torch.full_like(p, torch.nan)
+        return stock(policy, *rest)
+
+    monkeypatch.setattr(update, "learn", poisoned)
+    with pytest.raises(RunFailed, match="not finite"):
+        session.start(configs.build(settings | {"steps": 20, "save_every": 1}), quiet())
+    run = Path(settings["out"])
+    assert not (run / "checkpoints" / "step-000003").exists()
+    with pytest.raises(RunFailed, match="not finite"):
+        session.resume(run, quiet())

@@ -13,7 +13,10 @@ from safetensors.torch import load_file
 
 from minigrpo.errors import UserError
 
-BEYOND = ("use_dora", "modules_to_save", "target_parameters", "trainable_token_indices")  # more than plain LoRA
+BEYOND = (  # more than plain LoRA
+    "use_dora", "modules_to_save", "target_parameters", "trainable_token_indices", "rank_pattern", "alpha_pattern",
+    "layer_replication", "auto_mapping",
+)  # fmt: skip
 OTHER_BASE = "was it trained on another base, or with another lora_r?"
 
 
@@ -80,6 +83,9 @@ def check(folder: Path) -> dict[str, torch.Tensor]:
         or kind.get("peft_type") != "LORA"
         or any(kind.get(k) for k in BEYOND)
         or kind.get("bias", "none") != "none"
+        or not isinstance(kind.get("init_lora_weights", True), bool)  # other ways of beginning rewrite the base
+        or not isinstance(kind.get("target_modules"), list)  # a pattern of a stranger's can run for ever
+        or (isinstance(kind.get("r"), int) and not 0 < kind["r"] <= 1024)
     ):
         raise UserError(f"{folder} is not a plain LoRA adapter", "adapters of other kinds are not supported")
     if not tensors:

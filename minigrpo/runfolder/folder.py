@@ -1,5 +1,6 @@
 """A run's birth certificate and its lock: a fresh folder with run.json and config.yaml, held by one process."""
 
+import datetime
 import errno
 import json
 import os
@@ -68,6 +69,13 @@ def read_run(run: str | Path) -> dict[str, Any]:
         found, versions = facts.get("schema"), facts.get("versions")
         version = versions.get("minigrpo") if isinstance(versions, dict) else "that wrote it"
         raise UserError(f"{run} has schema {found}, this minigrpo reads {SCHEMA}", f"use minigrpo {version}")
+    try:
+        datetime.date.fromisoformat(facts["date"])
+        whole = isinstance(facts["base"], dict) and isinstance(facts.get("computed", {}), dict)
+    except (KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise UserError(f"{run}/run.json is damaged", "put it back from a copy; its adapter/ can be opened by itself")
     return facts
 
 
