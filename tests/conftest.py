@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+GROUNDS = ("cli", "runfolder", "tasks", "rewards", "resolve", "session", "prompt")
+pytest.register_assert_rewrite(*(f"{name}_ground" for name in GROUNDS))
+
 TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
