@@ -122,7 +122,6 @@ def test_every_option_has_a_help_line(seam: str):
     assert not [row["name"] for row in rows if not row["help"].strip()]
 
 
-@pytest.mark.skipif("minigrpo.cli" not in MODULES, reason="no command line yet")
 def test_help_is_instant():
     """The best of five: other work on the machine is not ours."""
     times = []

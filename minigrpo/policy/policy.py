@@ -12,10 +12,10 @@ import torch
 class Base:
     """Where a base model came from, so that an adapter can say what it belongs to."""
 
-    name: str  # as the user wrote it
+    name: str  # as the user wrote it; of a folder, its absolute path
     source: str  # "wheel", "hub" or "folder"
     revision: str  # the hub's commit, or the wheel's version; "" for a folder
-    hash: str  # SHA-256 over the weight files (for the hub: over its commit and their etags)
+    hash: str  # SHA-256 of the weight file; of the list of their hashes where there are several
     path: str  # the local folder
 
 
