@@ -1,0 +1,281 @@
+// The page: frame, tabs, the one polling loop, keys, address. What a view shows is its own file's business.
+
+import { attr, el, put, text } from "./dom.js";
+import { header } from "./header.js";
+
+const TABS = { groups: "Groups", curves: "Curves", compare: "Compare", chat: "Chat", train: "Train", runs: "Runs" };
+const STYLED = ["style", ...Object.keys(TABS)];
+
+export class Refused extends Error {
+  constructor(message, fix) {
+    super(message);
+    this.fix = fix ?? "";
+  }
+}
+export class Lost extends Error {}
+
+/** Fills the element that Gradio has made; `server` holds the panel's functions. */
+export async function start(element, server) {
+  const root = element.querySelector(".mg");
+  theme(root);
+  await Promise.all(STYLED.map(stylesheet));
+  const page = new Page(root, server, () => element.isConnected);
+  await page.open();
+}
+
+function stylesheet(name) {
+  return new Promise((done) => {
+    const href = new URL(`./${name}.css`, import.meta.url).href;
+    if (document.querySelector(`link[href="${href}"]`)) return done();
+    document.head.append(el("link", { rel: "stylesheet", href, on: { load: done, error: done } }));
+  });
+}
+
+function theme(root, wanted) {
+  const asked = wanted ?? new URLSearchParams(location.search).get("__theme") ?? localStorage.getItem("minigrpo.theme");
+  const dark = asked === "dark" || (asked !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  root.dataset.theme = document.documentElement.dataset.mgTheme = dark ? "dark" : "light";
+  if (wanted) localStorage.setItem("minigrpo.theme", wanted);
+}
+
+class Page {
+  constructor(root, server, alive) {
+    Object.assign(this, { root, server, alive, views: {}, list: [], latest: null, can: {}, rev: null, answer: null });
+    this.misses = 0;
+    this.polls = 0; // how often the server was asked: the browser tests read it
+  }
+
+  async open() {
+    try {
+      await this.runs();
+    } catch (error) {
+      if (!(error instanceof Lost)) throw error;
+    }
+    this.frame();
+    addEventListener("hashchange", () => this.route());
+    document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("visibilitychange", () => document.hidden || this.refresh());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => theme(this.root));
+    await this.route();
+    this.refresh();
+  }
+
+  // -- what views may use ---------------------------------------------------------------------------------------------
+
+  async ask(name, query = {}) {
+    let answer;
+    try {
+      answer = await this.server[name](query);
+    } catch (error) {
+      throw new Lost(String(error?.message ?? error));
+    }
+    if (!answer) throw new Lost("no answer"); // Gradio's client warns of a failed request, and returns nothing
+    if (answer.error !== undefined) throw new Refused(answer.error, answer.fix);
+    return answer;
+  }
+
+  params() {
+    return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  }
+
+  /** Changes the address, and with it the page. Keys given as null are left out; `keep` false drops all others. */
+  go(changes, { keep = true, replace = false } = {}) {
+    const params = { ...(keep ? this.params() : {}), ...changes };
+    const kept = Object.entries(params).filter(([, v]) => v !== null && v !== undefined && v !== "");
+    const hash = `#${new URLSearchParams(kept)}`;
+    if (hash === location.hash) return this.refresh();
+    history[replace ? "replaceState" : "pushState"](null, "", hash);
+    return this.route();
+  }
+
+  run() {
+    return this.answer?.run ?? this.params().run ?? this.latest;
+  }
+
+  status() {
+    return this.answer?.status ?? null;
+  }
+
+  async runs() {
+    const answer = await this.ask("runs");
+    Object.assign(this, { list: answer.runs, latest: answer.latest, can: answer.can, version: answer.version });
+    this.listed = Date.now();
+    return this.list;
+  }
+
+  say(message) {
+    clearTimeout(this.saying);
+    text(this.toast, message);
+    this.toast.hidden = false;
+    this.saying = setTimeout(() => (this.toast.hidden = true), 4000);
+  }
+
+  confirm(message, action = "Yes") {
+    return new Promise((decide) => {
+      const close = (value) => () => (box.close(), box.remove(), decide(value));
+      const box = el("dialog", { "aria-label": "Please confirm", on: { cancel: close(false) } },
+        el("p", { text: message }),
+        el("div", { class: "row", style: "margin-top:14px" },
+          el("button", { class: "btn bad", text: action, on: { click: close(true) } }),
+          el("button", { class: "btn", text: "Cancel", autofocus: true, on: { click: close(false) } })));
+      this.root.append(box);
+      box.showModal();
+    });
+  }
+
+  theme() {
+    theme(this.root, this.root.dataset.theme === "dark" ? "light" : "dark");
+  }
+
+  // -- frame and tabs ---------------------------------------------------------------------------------------------------
+
+  frame() {
+    const names = Object.keys(TABS).filter((t) => (t !== "train" || this.can.train) && (t !== "chat" || this.can.chat));
+    this.tabs = Object.fromEntries(names.map((name) => [name, el("button", {
+      role: "tab", id: `tab-${name}`, "aria-controls": `view-${name}`, text: TABS[name], dataset: { tab: name },
+      on: { click: () => this.go({ tab: name }), keydown: (e) => this.arrow(e, names) },
+    })]));
+    this.panes = Object.fromEntries(names.map((name) => [name, el("section", {
+      class: "view", role: "tabpanel", id: `view-${name}`, "aria-labelledby": `tab-${name}`, hidden: true, dataset: { view: name },
+    })]));
+    this.head = header(this);
+    this.toast = el("div", { class: "toast", role: "status", hidden: true });
+    put(this.root, this.head.top(el("nav", { class: "tabs", role: "tablist", "aria-label": "Parts of the panel" }, Object.values(this.tabs))),
+      this.head.strip, el("main", null, Object.values(this.panes)), this.toast);
+  }
+
+  arrow(event, names) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const next = names[(names.indexOf(this.tab) + step + names.length) % names.length];
+    this.go({ tab: next }).then(() => this.tabs[next].focus());
+  }
+
+  async route() {
+    const asked = this.params().tab;
+    const tab = this.tabs[asked] ? asked : "groups";
+    if (tab !== this.tab) {
+      this.view?.hide?.();
+      this.tab = tab;
+      for (const [name, button] of Object.entries(this.tabs)) {
+        attr(button, "aria-selected", String(name === tab));
+        attr(button, "tabindex", name === tab ? 0 : -1);
+        this.panes[name].hidden = name !== tab;
+      }
+    }
+    const view = await this.load(tab);
+    if (tab !== this.tab) return; // another tab was chosen while this one loaded
+    this.view = view;
+    await view.show();
+    this.refresh();
+  }
+
+  async load(tab) {
+    if (!this.views[tab]) {
+      const { mount } = await import(`./${tab}.js`);
+      this.views[tab] ??= mount(this.panes[tab], this);
+    }
+    return this.views[tab];
+  }
+
+  // -- the loop -----------------------------------------------------------------------------------------------------------
+
+  /** Ask now. While an answer is under way, ask once more after it. */
+  refresh() {
+    clearTimeout(this.timer);
+    if (this.asking) this.again = true;
+    else this.loop();
+  }
+
+  async loop() {
+    if (!this.alive()) return;
+    if (document.hidden || this.root.offsetParent === null) {
+      this.timer = document.hidden ? null : setTimeout(() => this.loop(), 1000); // a hidden page is woken by its event
+      return;
+    }
+    this.asking = true;
+    this.again = false;
+    let wait;
+    try {
+      wait = await this.poll();
+      this.misses = 0;
+    } catch (error) {
+      if (!(error instanceof Lost || error instanceof Refused)) throw error;
+      wait = Math.min(8000, 1000 * 2 ** this.misses++);
+      this.head.trouble(error, wait);
+      if (error instanceof Refused) this.view?.tick?.(null);
+    } finally {
+      this.asking = false;
+      this.root.dataset.polls = String(++this.polls);
+      this.root.dataset.ready = "1";
+    }
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.loop(), this.again ? 0 : wait);
+  }
+
+  async poll() {
+    const wanted = this.params().run;
+    if (!this.list.length || Date.now() - this.listed > 15000) await this.runs();
+    if (!wanted && !this.latest) {
+      this.answer = null;
+      this.head.draw(null);
+      this.view?.tick?.(null);
+      return 3000;
+    }
+    const view = this.view;
+    const board = view?.query?.() ?? null;
+    const wish = () => JSON.stringify([this.params().run, { ...this.view?.query?.(), known: 0 }]);
+    const before = wish();
+    const answer = await this.ask("poll", { run: wanted ?? "latest", rev: this.rev, board });
+    if (view !== this.view || before !== wish()) return 0; // the person has moved on
+    this.rev = answer.rev;
+    if (answer.run !== this.answer?.run && !this.list.some((r) => r.id === answer.run)) await this.runs();
+    if (!answer.spark && this.answer?.run === answer.run) answer.spark = this.answer.spark;
+    this.answer = answer;
+    this.head.draw(answer);
+    view?.tick?.(answer);
+    const slow = matchMedia("(max-width: 640px)").matches || (view && !view.query) ? 2 : 1;
+    return answer.next_ms * slow;
+  }
+
+  // -- keys -----------------------------------------------------------------------------------------------------------------
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || this.root.querySelector("dialog[open]")) return;
+    const where = event.target;
+    if (where.closest?.("input, select, textarea, [contenteditable]")) {
+      if (event.key === "Escape") where.blur();
+      return;
+    }
+    if (localStorage.getItem("minigrpo.keys") === "off" && event.key !== "?") return;
+    const names = Object.keys(this.tabs);
+    const act = event.key === "?" ? () => this.help()
+      : /^[1-6]$/.test(event.key) ? names[event.key - 1] && (() => this.go({ tab: names[event.key - 1] }))
+      : this.view?.keys?.[event.key];
+    if (!act) return;
+    if (event.key === "Enter" && where.closest?.("button, a, summary")) return; // it presses what has the focus
+    event.preventDefault();
+    act();
+  }
+
+  help() {
+    const keys = {
+      "1 … 6": "the tabs", "j k": "next, previous group", Enter: "open or close the group", "← →": "one step back, forth", l: "live: follow the newest step",
+      "/": "search", z: "only groups without signal", t: "token numbers of the answer", d: "compare two answers", s: "star the group", c: "copy the answer", "?": "this list",
+    };
+    const off = localStorage.getItem("minigrpo.keys") === "off";
+    const close = () => (box.close(), box.remove());
+    const box = el("dialog", { "aria-label": "Keys", on: { cancel: close } },
+      el("h2", { text: "Keys" }),
+      el("table", { class: "table" }, Object.entries(keys).map(([key, what]) =>
+        el("tr", null, el("td", null, key.split(" ").map((k) => [el("kbd", { text: k }), " "])), el("td", { text: what })))),
+      el("p", { class: "small muted", style: "margin:10px 0", text: "They rest while you type. No key stops a run." }),
+      el("div", { class: "row" },
+        el("label", { class: "row" }, el("input", { type: "checkbox", checked: !off, on: { change: (e) => localStorage.setItem("minigrpo.keys", e.target.checked ? "on" : "off") } }), "keys are on"),
+        el("button", { class: "btn", text: "Close", on: { click: close } })));
+    this.root.append(box);
+    box.showModal();
+  }
+}
