@@ -12,7 +12,7 @@ ASK := import urllib.request as u; u.urlopen("$(CPU_INDEX)/torch/", timeout=4)
 TORCH_INDEX ?= $(shell [ `uname -s` = Linux ] && ! command -v nvidia-smi >/dev/null && \
 	timeout 5 $(PYTHON) -c '$(ASK)' 2>/dev/null && echo $(CPU_INDEX))
 
-.PHONY: demo test check lint clean
+.PHONY: demo test check browser shots lint clean
 
 demo: .venv/.core  ## a real 135M model learns in a few minutes: make demo ARGS="--steps 8"
 	$(BIN)/minigrpo demo $(ARGS)
@@ -23,14 +23,20 @@ test: lint  ## all that CI runs
 check: lint  ## the same without the slow tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "$(FAST)"
 
+browser: .venv/.dev  ## the panel in a browser; without one they are skipped (Debian: apt-get install chromium)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser -rs $(ARGS)
+
+shots: .venv/.dev  ## pictures of every tab, light and dark, wide and narrow, into shots/
+	$(BIN)/python tests/browser/shots.py $(ARGS)
+
 lint: .venv/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-.venv/.core: EXTRAS :=
-.venv/.dev: EXTRAS := [dev,data]
+.venv/.core: EXTRAS := [ui]
+.venv/.dev: EXTRAS := [dev,ui]
 .venv/.core .venv/.dev: pyproject.toml constraints.txt
 	@echo "installing into .venv: about 280 MB without a GPU, several GB with one; this takes some minutes"
 	@$(PYTHON) -m venv .venv

@@ -21,6 +21,9 @@ app = typer.Typer(
 Run = Annotated[Path, typer.Argument(help="a run folder")]
 Trained = Annotated[Path, typer.Argument(metavar="RUN_OR_ADAPTER", help="a run folder, or a PEFT adapter folder")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout, all else on stderr")]
+Checkpoint = Annotated[
+    int | None, typer.Option("--step", min=1, help="the run's checkpoint of this step; default: its final adapter")
+]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="any option of the config; repeatable")
 ]
@@ -69,15 +72,24 @@ def demo(
     steps: Annotated[int, typer.Option(min=1, help="optimizer updates")] = 36,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[str | None, typer.Option(help="the run folder; default runs/demo-<time>")] = None,
-    no_panel: Annotated[bool, typer.Option("--no-panel", hidden=True)] = False,
+    no_panel: Annotated[bool, typer.Option("--no-panel", help="without the web panel beside it")] = False,
+    replay: Annotated[bool, typer.Option("--replay", help="only play a recorded run, in the panel")] = False,
     as_json: Json = False,
 ) -> int:
     """A real 135M model learns sums in a few minutes; see it before and after."""
+    from minigrpo.ui import beside
+
+    screen = _screen(as_json)
+    if replay:
+        beside.replay(Path(out or "runs"), screen, _print if as_json else None)
+        return 0
     from minigrpo import demo as it
 
-    run, code, result = it.run(
-        it.config(steps, seed, out), _screen(as_json), command=shlex.join(sys.argv), offline=_offline()
-    )
+    settings, command = it.config(steps, seed, out), shlex.join(sys.argv)
+    with beside.panel(Path(out or "runs/demo").parent, screen, no_panel) as stay:
+        run, code, result = it.run(settings, screen, command=command, offline=_offline())
+        if code == 0 and not as_json:
+            stay()
     return _done(run, code, as_json, result)
 
 
@@ -144,6 +156,7 @@ def evaluation(
     task: Annotated[str | None, typer.Option(help="a task spec; default: the run's")] = None,
     reward: Annotated[str | None, typer.Option(help="a reward spec; default: the run's first")] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="held-out examples at most")] = 200,
+    step: Checkpoint = None,
     sets: Sets = None,
     as_json: Json = False,
 ) -> int:
@@ -155,7 +168,7 @@ def evaluation(
         raise UserError(f"{run} does not say what it was trained on", "add --task, and --reward if it is no number")
     screen = sinks.ConsoleSink(_screen(as_json=True))
     screen.progress(f"loading {run}")
-    it = trained.open_trained(run, _offline(), sets or [])
+    it = trained.open_trained(run, _offline(), sets or [], step)
     task = task or it.config.eval_task or it.config.task
     part = scoring.build([reward or it.config.reward[0]])[0]
     examples, room = trained.questions(it, task, n)
@@ -165,7 +178,7 @@ def evaluation(
     screen.close()
     result = evaluate.document(str(run), task, n, part, base, adapter)
     if (run / "run.json").exists():
-        evaluate.keep(run, result)
+        evaluate.keep(run, result, base, adapter, step=it.step, seed=it.config.seed)
     if as_json:
         _print(result)
         return 0
@@ -179,6 +192,7 @@ def chat(
     run: Trained,
     prompt: Annotated[str | None, typer.Option(help="ask this once, instead of a conversation")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="length of an answer")] = 256,
+    step: Checkpoint = None,
     as_json: Json = False,
 ) -> int:
     """Talk to base and adapter side by side."""
@@ -190,7 +204,7 @@ def chat(
         raise UserError("--json needs --prompt", "a conversation is not one document")
     screen = ConsoleSink(_screen(as_json=True))
     screen.progress(f"loading {run}")
-    opened = trained.open_trained(run, _offline())
+    opened = trained.open_trained(run, _offline(), step=step)
     screen.close()
     if prompt is None:
         print("base and adapter each keep their own conversation; an empty line starts afresh, Ctrl-D ends")
@@ -203,6 +217,25 @@ def chat(
         _print(answers)
     else:
         print(f"base     > {plain(answers['base'])}\nadapter  > {plain(answers['adapter'])}")
+    return 0
+
+
+@app.command()
+def panel(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="a folder of runs, or a run")] = Path("runs"),
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="default: 7860, or the next free one")] = None,
+    host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
+    auth: Annotated[bool, typer.Option("--auth", help="with a password: $MINIGRPO_PASSWORD, or typed in")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="only look: no control, training or chat")] = False,
+    with_stdin: Annotated[bool, typer.Option("--with-stdin", hidden=True)] = False,
+    as_json: Json = False,
+) -> int:
+    """Watch, steer and compare runs in the browser."""
+    from minigrpo.ui import panel as it
+
+    password, until = it.asked_password() if auth else None, it.stdin_ends if with_stdin else None
+    tell = _print if as_json else it.tell
+    it.serve(folder, host=host, port=port, password=password, read_only=read_only, ready=tell, until=until)
     return 0
 
 

@@ -33,48 +33,53 @@ class Config(BaseModel):
 
     quant: Literal["auto", "nf4", "none"] = Field("auto", description="base weights; auto: nf4 on CUDA, none elsewhere")
     dtype: Literal["auto", "bf16", "fp16", "fp32"] = Field("auto", description="compute type; auto: by hardware")
-    lora_r: int = Field(16, ge=1, le=1024)
-    lora_alpha: int = Field(32, ge=1)
+    lora_r: int = Field(16, ge=1, le=1024, description="rank of the adapter: how much it can take up")
+    lora_alpha: int = Field(32, ge=1, description="the adapter counts lora_alpha / lora_r times")
     lora_targets: str | list[str] = Field("all-linear", description="module names, or all-linear")
-    lora_dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    lora_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of the adapter's inputs left out at random")
 
     prompts_per_step: int = Field(8, ge=1, description="groups in a step")
     group_size: int = Field(8, ge=2, le=1024, description="completions of one prompt that are compared")
     steps: int = Field(100, ge=1, description="optimizer updates")
     max_prompt_tokens: int = Field(1024, ge=1, description="longer prompts are dropped and counted")
     max_tokens: int = Field(256, ge=1, description="completion budget; arithmetic and sequences take 32")
-    temperature: float = Field(1.0, ge=0.01, le=10.0)
-    system_prompt: str | None = None
+    temperature: float = Field(1.0, ge=0.01, le=10.0, description="how freely is sampled; 1: as the model is")
+    system_prompt: str | None = Field(None, description="said before every prompt; default: what the template says")
     template_kwargs: dict[str, pydantic.JsonValue] = Field(
         {}, description="for the chat template, e.g. {enable_thinking: false}"
     )
 
-    optimizer: Literal["adamw"] = "adamw"
-    lr: float = Field(2e-4, gt=0.0, le=1.0)
+    optimizer: Literal["adamw"] = Field("adamw", description="what makes an update of a gradient")
+    lr: float = Field(2e-4, gt=0.0, le=1.0, description="learning rate, at its highest")
     warmup: int = Field(4, ge=0, description="steps of rising learning rate")
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    weight_decay: float = Field(0.0, ge=0.0, le=1.0)
-    max_grad_norm: float = Field(1.0, gt=0.0)
+    schedule: Literal["cosine", "linear", "constant"] = Field("cosine", description="how the learning rate falls")
+    weight_decay: float = Field(0.0, ge=0.0, le=1.0, description="pull of the adapter towards nothing")
+    max_grad_norm: float = Field(1.0, gt=0.0, description="a longer gradient is shortened to this")
 
-    seed: int = Field(0, ge=0, lt=2**31)
+    seed: int = Field(0, ge=0, lt=2**31, description="of the order of examples and of sampling")
     eval_every: int = Field(0, ge=0, description="evaluate every so many steps; the start and the end always are")
     eval_n: int = Field(64, ge=0, description="held-out examples per evaluation; 0: none")
     eval_max_tokens: int | None = Field(None, ge=1, description="completion budget in evaluations; default: max_tokens")
     save_every: int = Field(10, ge=1, description="checkpoint every so many steps; the end always is")
     keep_last: int = Field(2, ge=1, description="checkpoints kept besides the best")
+    log_tokens: int = Field(
+        0, ge=0, description="keep numbers of every token in the last so many steps; costs three more passes a step"
+    )
     out: str | None = Field(None, description="the run folder; default runs/<name>")
 
     beta: float | None = Field(None, ge=0.0, description="weight of the KL penalty; default: the recipe's")
-    sampler: str | None = None
-    plan: str | None = None
-    shaping: str | None = None
-    keep: str | None = None
-    advantage: str | None = None
-    reweight: str | None = None
-    aggregate: str | None = None
-    ratio: str | None = None
-    surrogate: str | None = None
-    kl: str | None = None
+    sampler: str | None = Field(None, description="which examples the next steps draw; default: the recipe's")
+    plan: str | None = Field(None, description="the shape of a rollout; default: the recipe's")
+    shaping: str | None = Field(None, description="rewards seen across their group; default: the recipe's")
+    keep: str | None = Field(None, description="which completions learn; default: the recipe's")
+    advantage: str | None = Field(
+        None, description="how much better than its group a completion is; default: the recipe's"
+    )
+    reweight: str | None = Field(None, description="advantages seen across the step; default: the recipe's")
+    aggregate: str | None = Field(None, description="how much each token counts; default: the recipe's")
+    ratio: str | None = Field(None, description="how new and old probabilities are compared; default: the recipe's")
+    surrogate: str | None = Field(None, description="how far an update may go; default: the recipe's")
+    kl: str | None = Field(None, description="how the distance from the base is measured; default: the recipe's")
 
     @pydantic.field_validator("*", mode="before")
     @classmethod

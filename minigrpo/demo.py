@@ -49,7 +49,7 @@ def run(settings: Config, screen: Console, *, command: str, offline: bool) -> tu
     s, groups = seen[0]
     _show(screen, groups, _sample(s))
     result = evaluate.document(str(run), s.job.config.task, settings.eval_n, s.job.parts[0], *s.answers)
-    evaluate.keep(run, result)
+    evaluate.keep(run, result, *s.answers, seed=settings.seed)
     screen.print(evaluate.table(result))
     screen.print(Text(evaluate.in_words(result, s.answers[0])), soft_wrap=True)
     _next(screen, run)

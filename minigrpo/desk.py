@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from minigrpo.runfolder import Command, Control, Status
-from minigrpo.sinks import ConsoleSink
+from minigrpo.sinks import Screen
 
 
 class Abandoned(Exception):
@@ -19,7 +19,7 @@ class Abandoned(Exception):
 class Desk:
     """Holds what was asked of the run until the session comes round to it."""
 
-    def __init__(self, control: Control, status: Status, screen: ConsoleSink) -> None:
+    def __init__(self, control: Control, status: Status, screen: Screen) -> None:
         self.control, self.status, self.screen = control, status, screen
         self.stop = ""  # why, once asked
         self.signal: int | None = None  # the one that asked

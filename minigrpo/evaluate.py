@@ -12,6 +12,8 @@ from typing import Any
 
 from rich.table import Table
 
+from minigrpo.events import finite
+from minigrpo.metrics import wilson
 from minigrpo.policy.policy import Policy
 from minigrpo.rewards.scoring import score
 from minigrpo.rollout.engine import Engine
@@ -29,6 +31,7 @@ class Answers:
     examples: Sequence[Example]
     completions: Sequence[Completion]
     scores: Sequence[Score]
+    seconds: float = 0.0  # that writing and scoring took
 
     @property
     def strict(self) -> float:
@@ -55,6 +58,14 @@ class Answers:
             for e, c in zip(self.examples, self.completions, strict=True)
         )
 
+    def row(self, i: int) -> dict[str, Any]:
+        """One answer as it is kept."""
+        score, completion = self.scores[i], self.completions[i]
+        return {
+            "text": completion.text, "value": score.value, "lenient": score.lenient, "status": score.status,
+            "cut": completion.finish == "length",
+        }  # fmt: skip
+
     def main(self, lenient: bool) -> list[float]:
         """Score per example: the lenient one where asked for and defined."""
         return [s.lenient if lenient and s.lenient is not None else s.value for s in self.scores]
@@ -68,6 +79,7 @@ def answer(
     report: Callable[[int, int], None] = lambda done, of: None,
 ) -> Answers:
     """Greedy completions of the examples by the policy as it stands."""
+    begun = time.monotonic()
     completions: list[Completion] = []
     scores: list[Score] = []
     for i in range(0, len(examples), LOT):
@@ -83,7 +95,7 @@ def answer(
         scored, _ = score(groups, [part])
         completions += [g.completions[0] for g in scored]
         scores += [g.completions[0].parts[part.name] for g in scored]
-    return Answers(examples, completions, scores)
+    return Answers(examples, completions, scores, time.monotonic() - begun)
 
 
 def compare(
@@ -123,16 +135,6 @@ def interval(scores: Sequence[float]) -> list[float] | None:
     return wilson(sum(scores), len(scores)) if all(0.0 <= s <= 1.0 for s in scores) else None
 
 
-def wilson(right: float, n: int, z: float = 1.959964) -> list[float]:
-    """Wilson's 95 % interval of a share, [low, high]."""
-    if n == 0:
-        return [0.0, 1.0]
-    p = right / n
-    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
-    return [max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)]
-
-
 def mcnemar(base: Sequence[float], adapter: Sequence[float]) -> float:
     """Exact two-sided McNemar test on the examples that only one of both answered better."""
     better = sum(a > b for a, b in zip(adapter, base, strict=True))
@@ -142,11 +144,31 @@ def mcnemar(base: Sequence[float], adapter: Sequence[float]) -> float:
     return min(1.0, 2.0 * tail)
 
 
-def keep(run: Path, result: Mapping[str, Any]) -> Path:
-    """Put a result into the run's eval/ folder."""
+def keep(
+    run: Path, result: Mapping[str, Any], base: Answers, adapter: Answers, *, seed: int, step: int | None = None
+) -> Path:
+    """Put a result into the run's eval/ folder, with every answer; an answer that is not JSON is kept as its text.
+
+    `step` is that of a checkpoint, None the final adapter.
+    """
     path = durable.subfolder(run, "eval") / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.json"
-    durable.replace(path, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    answers = [
+        {**question(e), "gold": e.answer, "base": base.row(i), "adapter": adapter.row(i)}
+        for i, e in enumerate(base.examples)
+    ]
+    facts = {"t": time.time(), "step": step, "seed": seed, "seconds": base.seconds + adapter.seconds}
+    kept = {**result, **facts, "answers": answers}
+    durable.replace(path, json.dumps(finite(kept), indent=1, ensure_ascii=False, default=str) + "\n")
     return path
+
+
+def question(example: Example) -> dict[str, Any]:
+    """What an example asks, and the messages that go before it: {"question", "before"}."""
+    prompt = example.prompt
+    if isinstance(prompt, str):
+        return {"question": prompt, "before": []}
+    last = max((i for i, m in enumerate(prompt) if m["role"] == "user"), default=0)
+    return {"question": prompt[last]["content"], "before": [dict(m) for m in prompt[:last]]}
 
 
 def table(result: Mapping[str, Any]) -> Table:

@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 VERSION = 1
@@ -23,12 +23,15 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimizer update: every metric, the seconds of each phase, and the step's group lines (kept in groups/)."""
+    """One optimizer update: every metric, the seconds of each phase, and what has files of its own: the step's group
+    lines (groups/), and the arrays of its tokens (tokens/), if they were asked for.
+    """
 
     step: int
     metrics: Mapping[str, float]
     seconds: Mapping[str, float]
     groups: Sequence[Mapping[str, Any]] = ()
+    tokens: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +76,13 @@ class Ended:
 
 
 Event = Started | Step | Evaluated | Saved | Warned | Resumed | Ended
+_APART = ("groups", "tokens")  # fields that are no part of the event's line
 _KINDS: dict[str, type[Any]] = {k.__name__: k for k in (Started, Step, Evaluated, Saved, Warned, Resumed, Ended)}
 
 
 def to_line(event: Event, now: float | None = None) -> str:
     """One JSON line, without a newline. Numbers that are not finite become null."""
-    body = {f.name: getattr(event, f.name) for f in dataclasses.fields(event) if f.name != "groups"}
+    body = {f.name: getattr(event, f.name) for f in dataclasses.fields(event) if f.name not in _APART}
     line = {"v": VERSION, "t": time.time() if now is None else now, "event": type(event).__name__, **body}
     return json.dumps(finite(line), ensure_ascii=False, allow_nan=False)
 

@@ -16,6 +16,7 @@ from minigrpo.policy.policy import Policy
 from minigrpo.rewards.scoring import Failure, score
 from minigrpo.rollout.engine import Engine, Sampling
 from minigrpo.runfolder import group_line
+from minigrpo.tokens import Recorder
 from minigrpo.types import Example, Group, Part, PerSpan, mean
 from minigrpo.update import Recipe, Report, update
 
@@ -53,7 +54,7 @@ def train(
     report: Report,
 ) -> Iterator[Event]:
     """Yields a Step after each optimizer update, `at` moved on; Warned before it where something went wrong."""
-    rows = config.prompts_per_step * config.group_size
+    rows, recorder = config.prompts_per_step * config.group_size, Recorder(policy, engine.decode, config)
     for step in range(at.step + 1, config.steps + 1):
         watch = Watch()
         with watch("rollout"):
@@ -72,7 +73,8 @@ def train(
             learn = [_only(g, m) for g, m in zip(shaped, members, strict=True)]
             advantages = recipe.reweight(learn, [recipe.advantage(g) for g in learn])  # 7 advantage, 8 reweight
             weights = recipe.aggregate(learn)  # 9 aggregate to weights
-            numbers = update(policy, learn, advantages, weights, recipe, optimizer, config, step, report)  # 10, 11, 12
+            with recorder.around(shaped) as tokens:  # nothing unless log_tokens; within it 10, 11, 12
+                numbers = update(policy, learn, advantages, weights, recipe, optimizer, config, step, report)
         at.step, at.deck = step, deck
         at.broken = 0 if math.isfinite(numbers["policy/grad_norm"]) else at.broken + 1
         at.history |= {g.example.id: mean(c.reward for c in g.completions) for g in groups}
@@ -82,7 +84,7 @@ def train(
         ]
         numbers |= of_groups(groups, shaped, parts, watch.seconds)
         yield from _warnings(step, failures, at.broken)
-        yield Step(step, numbers, watch.seconds, lines)  # 13 tell
+        yield Step(step, numbers, watch.seconds, lines, tokens)  # 13 tell
         if at.broken >= BROKEN_LIMIT:
             raise RunFailed(f"{BROKEN_LIMIT} updates in a row had a gradient that is not finite")
 

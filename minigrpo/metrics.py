@@ -1,5 +1,6 @@
 """What a step's completions say, by the metric names that the run folder fixes."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,5 +37,15 @@ def of_groups(
         "policy/entropy": -mean(x for c in completions for x in c.logprobs),  # an unbiased estimate, at the temperature
         "speed/tokens_per_s": sum(lengths) / max(1e-9, sum(seconds.values())),
     }
-    numbers |= {f"reward/{p.name}": mean(c.parts[p.name].value for c in completions) for p in parts}
+    numbers |= {f"reward/{p.name}": mean(p.counted(c.parts[p.name]) for c in completions) for p in parts}
     return numbers | {f"time/{phase}": s for phase, s in seconds.items()}
+
+
+def wilson(right: float, n: int, z: float = 1.959964) -> list[float]:
+    """Wilson's 95 % interval of a share, [low, high]."""
+    if n == 0:
+        return [0.0, 1.0]
+    p = right / n
+    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return [max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)]

@@ -76,7 +76,7 @@ def prepare(config: Config) -> Job:
 
 
 def start(
-    config: Config, screen: sinks.ConsoleSink, *, command: str = "", name: str = "", offline: bool = False,
+    config: Config, screen: sinks.Screen, *, command: str = "", name: str = "", offline: bool = False,
     around: Callable[[Session], Any] | None = None,
 ) -> tuple[Path, int]:  # fmt: skip
     """Train a new run to its end; its folder and the exit code. `around` sees the session before the first step."""
@@ -92,7 +92,7 @@ def start(
         raise
 
 
-def resume(run: Path, screen: sinks.ConsoleSink, *, offline: bool = False) -> int:
+def resume(run: Path, screen: sinks.Screen, *, offline: bool = False) -> int:
     """Go on with a stopped or crashed run where its last checkpoint was; the exit code."""
     runfolder.read_run(run)
     job, status = prepare(configs.load(run / "config.yaml")), runfolder.read_status(run)
@@ -107,7 +107,7 @@ def resume(run: Path, screen: sinks.ConsoleSink, *, offline: bool = False) -> in
 
 
 def _run(
-    run: Path, job: Job, screen: sinks.ConsoleSink, offline: bool, *, base: Base | None = None,
+    run: Path, job: Job, screen: sinks.Screen, offline: bool, *, base: Base | None = None,
     around: Callable[[Session], Any] | None = None,
 ) -> int:  # fmt: skip
     """`base` is given for a new run; a run that goes on finds its own."""
@@ -120,7 +120,7 @@ def _run(
         if not base:
             runfolder.rewind(run, found)
         with runfolder.Status(run, job.config.steps, step=begun) as status:
-            file = sinks.FolderSink(run, status, screen)
+            file = sinks.FolderSink(run, status, screen, job.config.log_tokens)
             desk = Desk(runfolder.Control(run), status, screen)
 
             def tell(event: Event) -> None:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.status import Status as Spinner
@@ -13,6 +13,7 @@ from rich.text import Text
 from minigrpo import runfolder
 from minigrpo.errors import UserError, printable
 from minigrpo.events import Ended, Evaluated, Event, Resumed, Saved, Started, Step, Warned, to_line
+from minigrpo.runfolder import tokens
 
 _LEGEND = (
     "reward: mean of a step's answers · signal: prompts whose answers differ in it, the only ones that teach · "
@@ -30,24 +31,41 @@ _CELLS = (  # metric, label, format, style
 )
 
 
-class FolderSink:
-    """events.jsonl and groups/ of the run folder. A line that cannot be written is left out, and warned of once.
+class Screen(Protocol):
+    """What shows a run to a person while it goes on: a terminal, a notebook. None of its methods raises."""
 
-    `lost` says why lines are missing; "" as long as none is.
+    def __call__(self, event: Event) -> None: ...
+
+    def progress(self, phase: str, done: int | None = None, of: int | None = None) -> None:
+        """What goes on inside the step."""
+
+    def close(self) -> None:
+        """The run is over."""
+
+
+class FolderSink:
+    """events.jsonl, groups/ and tokens/ of the run folder. What cannot be written is left out, and warned of once.
+
+    `lost` says why lines are missing; "" as long as none is. `last`: how many steps' tokens stay.
     """
 
     def __init__(
-        self, run: Path, status: runfolder.Status | None = None, tell: Callable[[Warned], None] | None = None
-    ) -> None:
+        self, run: Path, status: runfolder.Status | None = None, tell: Callable[[Warned], None] | None = None,
+        last: int = 0,
+    ) -> None:  # fmt: skip
         self._run = run
         self._status = status
         self._tell = tell
+        self._last = last
         self._logs: runfolder.Logs | None = None
         self.lost = ""
+        self._tokens_lost = False
 
     def __call__(self, event: Event) -> None:
-        for group in event.groups if isinstance(event, Step) else ():
-            self._put(event, group)  # before the event, so that who reads of a step finds its groups
+        if isinstance(event, Step):  # before the event, so that who reads of a step finds all of it
+            self._put_tokens(event)
+            for group in event.groups:
+                self._put(event, group)
         self._put(event)
 
     def close(self) -> None:
@@ -69,6 +87,21 @@ class FolderSink:
             self._lose(event, error.strerror or str(error), f"free space on the disk of {self._run}")
         except (TypeError, ValueError, RecursionError) as error:  # no JSON
             self._lose(event, f"{type(error).__name__}: {error}", "let tasks, plans and rewards give text and numbers")
+
+    def _put_tokens(self, event: Step) -> None:
+        if not (event.tokens and self._last):
+            return
+        try:
+            tokens.write(self._run, event.step, event.tokens, self._last)
+        except (OSError, UserError) as error:
+            if self._tokens_lost:
+                return
+            self._tokens_lost = True
+            why = error.message if isinstance(error, UserError) else error.strerror or str(error)
+            warned = Warned(event.step, "tokens", f"numbers of tokens are missing: {why}; training goes on")
+            self._put(warned)
+            if self._tell is not None:
+                self._tell(warned)
 
     def _lose(self, event: Event, why: str, fix: str) -> None:
         if self.lost:

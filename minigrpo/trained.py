@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from minigrpo import config as configs
 from minigrpo import runfolder, session
@@ -26,60 +27,74 @@ class Trained:
 
     path: Path  # of the run or of the adapter
     adapter: Path
+    step: int | None  # of the checkpoint that it is; None for a final adapter
     config: Config
     policy: Policy
     engine: Engine
     renderer: prompt.Renderer
 
 
-def open_trained(path: str | Path, offline: bool = False, sets: Sequence[str] = ()) -> Trained:
+class _Found(NamedTuple):
+    """What a folder says of the adapter in it."""
+
+    config: Config
+    adapter: Path
+    date: datetime.date
+    base_hash: str  # "" where nobody knows
+    step: int | None = None
+
+
+def open_trained(path: str | Path, offline: bool = False, sets: Sequence[str] = (), step: int | None = None) -> Trained:
     """What stands at `path`: a run (its final adapter, else its last checkpoint) or a PEFT folder. Raises UserError.
 
-    `sets` are "key=value" texts over its config.
+    `sets` are "key=value" texts over its config; `step` asks for the run's checkpoint of that step.
     """
     path = Path(path)
-    config, adapter, day = _of_run(path) if (path / "run.json").exists() else _of_adapter(path)
-    config = configs.load(None, config.model_dump(), list(sets))
-    policy = hf.load(config.model_copy(update={"adapter": str(adapter)}), offline, learns=False)
-    kept = prompt.load_prompt(adapter)
-    if kept and kept.base.hash != policy.base.hash:
+    found = _of_run(path, step) if (path / "run.json").exists() else _of_adapter(path, step)
+    config = configs.load(None, found.config.model_dump(), list(sets))
+    policy = hf.load(config.model_copy(update={"adapter": str(found.adapter)}), offline, learns=False)
+    if found.base_hash and found.base_hash != policy.base.hash:
         log.warning(
             "the adapter was trained on other weights of %s (%s, now %s): its answers will differ",
-            config.model, kept.base.hash[:12], policy.base.hash[:12],
+            config.model, found.base_hash[:12], policy.base.hash[:12],
         )  # fmt: skip
-    renderer = session.make_renderer(policy, config, day)
+    renderer = session.make_renderer(policy, config, found.date)
     engine, _ = session.make_engine(policy, renderer, config)
-    return Trained(path, adapter, config, policy, engine, renderer)
+    return Trained(path, found.adapter, found.step, config, policy, engine, renderer)
 
 
-def _of_run(run: Path) -> tuple[Config, Path, datetime.date]:
+def _of_run(run: Path, step: int | None) -> _Found:
     facts, config = runfolder.read_run(run), configs.load(run / "config.yaml")
     if quant := facts.get("computed", {}).get("quant"):  # on another device auto could mean another base
         config = config.model_copy(update={"quant": quant})
+    date, base_hash = datetime.date.fromisoformat(facts["date"]), str(facts["base"].get("hash") or "")
     adapter = run / "adapter"
-    if not (adapter / "adapter_config.json").exists():
-        found = runfolder.load_checkpoint(run)
-        if found is None:
-            raise UserError(
-                f"{run} has not saved an adapter yet", f"wait for its first checkpoint, or: minigrpo resume {run}"
-            )
-        adapter = found.path
+    if step is None and (adapter / "adapter_config.json").exists():
+        return _Found(config, adapter, date, base_hash)
+    found = runfolder.load_checkpoint(run, step)
+    if found is None:
+        raise UserError(
+            f"{run} has not saved an adapter yet", f"wait for its first checkpoint, or: minigrpo resume {run}"
+        )
+    if step is None:
         log.warning("the run is not finished: this is its adapter after step %d", found.step)
-    return config, adapter, datetime.date.fromisoformat(facts["date"])
+    return _Found(config, found.path, date, base_hash, found.step)
 
 
-def _of_adapter(folder: Path) -> tuple[Config, Path, datetime.date]:
+def _of_adapter(folder: Path, step: int | None) -> _Found:
+    if step is not None:
+        raise UserError(f"{folder} is an adapter, which has no checkpoints", "give a run folder, or leave --step out")
     if not (folder / "adapter_config.json").exists():
         raise UserError(
             f"{folder} is neither a run nor an adapter", "give a folder with run.json or adapter_config.json"
         )
     kept = prompt.load_prompt(folder)
     if kept is None:
-        return configs.build({"model": lora.base_name(folder)}), folder, datetime.date.today()
+        return _Found(configs.build({"model": lora.base_name(folder)}), folder, datetime.date.today(), "")
     values = {
         "model": kept.base.name, "system_prompt": kept.system_prompt, "template_kwargs": kept.template_kwargs,
     }  # fmt: skip
-    return configs.build(values), folder, kept.date
+    return _Found(configs.build(values), folder, kept.date, kept.base.hash)
 
 
 def questions(trained: Trained, task: str, n: int) -> tuple[list[Example], int]:

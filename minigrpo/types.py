@@ -86,6 +86,10 @@ class Part:
     weight: float = 1.0
     lenient: bool = False
 
+    def counted(self, score: Score) -> float:
+        """What a verdict of this reward counts, before its weight."""
+        return score.lenient if self.lenient and score.lenient is not None else score.value
+
 
 PerSpan = list[list[float]]  # one float per span of each completion of a group
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-GROUNDS = ("cli", "runfolder", "tasks", "rewards", "resolve", "session", "prompt")
+GROUNDS = ("cli", "runfolder", "tasks", "rewards", "resolve", "session", "prompt", "train", "chat")
 pytest.register_assert_rewrite(*(f"{name}_ground" for name in GROUNDS))
 
 TEMPLATE = (

@@ -58,7 +58,9 @@ def test_eval_compares(run: Path) -> None:
     assert fits(found, EVALUATION)
     assert (found["n"], found["n_asked"], found["main"], found["task"]) == (4, 4, "strict", "arithmetic(high=6)")
     assert len(found["base"]["interval"]) == 2
-    assert json.loads(max((run / "eval").iterdir()).read_text()) == found
+    kept = json.loads(max((run / "eval").iterdir()).read_text())
+    assert {k: kept[k] for k in found} == found
+    assert (len(kept["answers"]), kept["step"], kept["seed"]) == (4, None, 0)
     whole = call("eval", run, "--json", "--task", "arithmetic(high=5)", "--reward", "number(lenient=True)").json
     assert (whole["n_asked"], whole["main"], whole["task"]) == (200, "lenient", "arithmetic(high=5)")
     spoken = call("eval", run, "--n", 4).out
@@ -72,6 +74,15 @@ def test_chat_answers_twice(run: Path) -> None:
     assert found["prompt"] == MARKUP
     assert len(call("chat", run, "--prompt", "", "--json", "--max-tokens", 2).json["base"]) <= 2
     assert call("chat", run, "--prompt", "hi", "--max-tokens", 2).out.startswith("base     > ")
+
+
+def test_a_checkpoint_is_evaluated_and_talked_to(run: Path, adapter: Path) -> None:
+    assert call("eval", run, "--n", 2, "--step", 2, "--json").json["n"] == 2
+    assert any(json.loads(p.read_text())["step"] == 2 for p in (run / "eval").iterdir())
+    assert call("chat", run, "--step", 2, "--prompt", "hi", "--json", "--max-tokens", 2).code == 0
+    for verb in (("eval", run), ("chat", run, "--prompt", "hi")):
+        refused(call(*verb, "--step", 7), "no checkpoint of step 7", "it has: 2")
+    refused(call("chat", adapter, "--step", 2, "--prompt", "hi"), "is an adapter", "leave --step out")
 
 
 def test_doctor_examines() -> None:

@@ -1,9 +1,13 @@
 """The figures by which base and adapter are compared."""
 
+import json
+from fractions import Fraction
+from pathlib import Path
+
 import pytest
 
 from minigrpo import evaluate
-from minigrpo.types import Completion, Example, Score
+from minigrpo.types import Completion, Example, Part, Score
 
 
 @pytest.mark.parametrize(
@@ -44,3 +48,21 @@ def test_scores_that_are_no_shares_have_no_interval() -> None:
     assert evaluate.interval([2.0, 0.0]) is None
     assert evaluate.interval([-1.0]) is None
     assert evaluate.interval([1.0] * 8 + [0.0] * 2) == pytest.approx([0.4902, 0.9433], abs=1e-4)
+
+
+def test_a_result_is_kept_with_every_answer(tmp_path: Path) -> None:
+    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    examples = [Example("a", "1 + 1?", Fraction(1, 3)), Example("b", chat, float("nan"))]
+    completions = [Completion([1], "\ud800é", [], "stop", [0.0]), Completion([1], "3", [], "length", [0.0])]
+    base = evaluate.Answers(examples, completions, [Score(1.0, 1.0), Score(0.0, None, "unreadable")], 1.0)
+    result = evaluate.document("run", "task", 9, Part("number", lambda c, e: 0.0), base, base)
+    path = evaluate.keep(tmp_path, result, base, base, seed=7)
+    kept = json.loads(path.read_text())
+    assert {k: kept[k] for k in result} == result
+    assert (kept["step"], kept["seed"], kept["seconds"]) == (None, 7, 2.0)
+    first, second = kept["answers"]
+    assert (first["question"], first["before"], first["gold"]) == ("1 + 1?", [], "1/3")
+    assert first["base"] == {"text": "?é", "value": 1.0, "lenient": 1.0, "status": "ok", "cut": False}
+    assert (second["question"], second["before"], second["gold"]) == ("u", chat[:1], None)
+    assert second["adapter"] == {"text": "3", "value": 0.0, "lenient": None, "status": "unreadable", "cut": True}
+    assert evaluate.keep(tmp_path, result, base, base, seed=7, step=40) != path

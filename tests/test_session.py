@@ -151,3 +151,12 @@ def test_a_weight_that_was_swapped_is_noticed(settings: dict[str, Any], tmp_path
     tiny_model(seed=9).save_pretrained(model)
     with pytest.raises(UserError, match="was trained on other weights"):
         session.resume(run, quiet())
+
+
+def test_a_part_s_metric_is_what_the_part_counts(settings: dict[str, Any]) -> None:
+    """A run that trains on the lenient score would else show a reward that stays 0 beside one that rises."""
+    run = train(settings, reward=["number(lenient=True, weight=2)"])
+    for s in numbers(run):
+        mine = [c["parts"]["number"] for g in groups(run) if g["step"] == s["step"] for c in g["completions"]]
+        assert s["reward/number"] == pytest.approx(sum(p["lenient"] for p in mine) / len(mine))
+        assert s["reward/mean"] == pytest.approx(2 * s["reward/number"])

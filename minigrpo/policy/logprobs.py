@@ -28,16 +28,28 @@ class Tokens:
 
 def token_logprobs(policy: Policy, tokens: Tokens, temperature: float) -> Tensor:
     """Log-prob of every completion token, (B, T) fp32 or wider; zero at padding."""
+    flat = _chunks(policy, tokens, temperature, _chunk)
+    return flat.new_zeros(tokens.ids.shape).masked_scatter(tokens.mask, flat)
+
+
+@torch.no_grad()
+def logprobs_and_entropies(policy: Policy, tokens: Tokens, temperature: float) -> tuple[Tensor, Tensor]:
+    """`token_logprobs`, and the entropy in nats of what each token was drawn from; (N,) each, row after row."""
+    flat = _chunks(policy, tokens, temperature, _chunk_with_entropy)
+    return flat[:, 0], flat[:, 1]
+
+
+def _chunks(policy: Policy, tokens: Tokens, temperature: float, read: Callable[..., Tensor]) -> Tensor:
+    """What `read` finds at the completions' tokens, row after row."""
     with policy.autocast():
         hidden = (_packed if policy.packed else _padded)(policy.causal_lm, tokens)  # (N, H): what each was drawn from
         logits, parts = head(policy.causal_lm), []
         for h, target in zip(hidden.split(CHUNK), tokens.ids[tokens.mask].split(CHUNK), strict=True):
             if torch.is_grad_enabled():
-                parts.append(checkpoint(_chunk, logits, h, target, temperature, use_reentrant=False))
+                parts.append(checkpoint(read, logits, h, target, temperature, use_reentrant=False))
             else:
-                parts.append(_chunk(logits, h, target, temperature))
-    flat = torch.cat(parts)
-    return flat.new_zeros(tokens.ids.shape).masked_scatter(tokens.mask, flat)
+                parts.append(read(logits, h, target, temperature))
+    return torch.cat(parts)
 
 
 def head(model: Any) -> Callable[[Tensor], Tensor]:
@@ -88,9 +100,21 @@ def packs(policy: Policy) -> bool:
 
 
 def _chunk(logits: Callable[[Tensor], Tensor], hidden: Tensor, targets: Tensor, temperature: float) -> Tensor:
-    z = logits(hidden)
-    if temperature != 1.0:
-        z = z / temperature
+    return _logprob(_tempered(logits(hidden), temperature), targets)
+
+
+def _chunk_with_entropy(
+    logits: Callable[[Tensor], Tensor], hidden: Tensor, targets: Tensor, temperature: float
+) -> Tensor:
+    z = _tempered(logits(hidden), temperature)
+    return torch.stack([_logprob(z, targets), torch.special.entr(z.softmax(-1)).sum(-1)], -1)  # (N, 2)
+
+
+def _tempered(z: Tensor, temperature: float) -> Tensor:
+    return z if temperature == 1.0 else z / temperature
+
+
+def _logprob(z: Tensor, targets: Tensor) -> Tensor:
     return z.gather(-1, targets[:, None])[:, 0] - z.logsumexp(-1)
 
 

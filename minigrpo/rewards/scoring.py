@@ -69,12 +69,13 @@ def score(groups: Sequence[Group], parts: Sequence[Part]) -> tuple[list[Group], 
     return scored, failures
 
 
+def verdict(part: Part, completion: Completion, example: Example) -> Score:
+    """What one reward says of one completion; where it fails, a failed score that says why."""
+    return _judge(part, completion, example, [])
+
+
 def _sum(scores: dict[str, Score], parts: Sequence[Part]) -> float:
-    values = []
-    for part in parts:
-        strict, lenient = scores[part.name].value, scores[part.name].lenient
-        values.append(part.weight * (lenient if part.lenient and lenient is not None else strict))
-    return math.fsum(values)
+    return math.fsum(part.weight * part.counted(scores[part.name]) for part in parts)
 
 
 def _judge(part: Part, completion: Completion, example: Example, failures: list[Failure]) -> Score:

@@ -19,7 +19,6 @@ class HfEngine:
     def __init__(self, policy: Policy, renderer: Renderer) -> None:
         self.policy, self.encode, self.decode = policy, renderer.encode, renderer.decode
 
-    @torch.no_grad()
     def generate(
         self,
         prompts: Sequence[Sequence[int]],
@@ -36,38 +35,49 @@ class HfEngine:
         prompts = after(prompts, start)
         stop = self.policy.stop_ids if stop is None else stop
         flat = [p for p in prompts for _ in range(n)]
-        longest = max(len(p) for p in flat)
-        ids = torch.tensor([[0] * (longest - len(p)) + list(p) for p in flat], device=self.policy.device)
-        seen = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in flat], device=self.policy.device)
         if forced is not None:
             max_tokens = max(len(f) for f in forced)
-        pick = _Pick(longest, max_tokens, temperature, seeds, forced, self.policy.device)
-        settings = GenerationConfig(
-            max_new_tokens=max_tokens, do_sample=False, use_cache=True, pad_token_id=0,
-            eos_token_id=sorted(stop) if forced is None and stop else None,
-        )  # fmt: skip
-        with self.policy.autocast():
-            out = self.policy.causal_lm.generate(
-                input_ids=ids,
-                attention_mask=seen,
-                generation_config=settings,
-                logits_processor=LogitsProcessorList([pick]),
-            )
-        tokens, logprobs = out[:, longest:].tolist(), torch.stack(pick.logprobs, 1).tolist()
-        rows = rows_of(tokens, logprobs, stop, forced)
+        pick = Pick(max_tokens, temperature, seeds, forced, self.policy.device)
+        tokens = complete(self.policy, flat, max_tokens, pick, stop if forced is None else frozenset())
+        rows = rows_of(tokens, torch.stack(pick.logprobs, 1).tolist(), stop, forced)
         if progress:
             progress(len(rows))
         return rows, Handle([[*p, *r.ids] for p, r in zip(flat, rows, strict=True)])
 
 
-class _Pick(LogitsProcessor):
+@torch.no_grad()
+def complete(
+    policy: Policy, prompts: Sequence[Sequence[int]], max_tokens: int, pick: "Pick", stop: frozenset[int],
+    streamer: Any = None, chunk: int | None = None,
+) -> list[list[int]]:  # fmt: skip
+    """What generate puts behind each prompt; it goes on until every row has met a stop token, or max_tokens.
+
+    Prompts longer than `chunk` tokens are read in pieces of that size.
+    """
+    longest = max(len(p) for p in prompts)
+    ids = torch.tensor([[0] * (longest - len(p)) + list(p) for p in prompts], device=policy.device)
+    seen = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
+    settings = GenerationConfig(
+        max_new_tokens=max_tokens, do_sample=False, use_cache=True, pad_token_id=0, eos_token_id=sorted(stop) or None,
+        prefill_chunk_size=chunk if chunk and chunk < longest else None,
+    )  # fmt: skip
+    with policy.autocast():
+        out = policy.causal_lm.generate(
+            input_ids=ids, attention_mask=seen, generation_config=settings,
+            logits_processor=LogitsProcessorList([pick]), streamer=streamer,
+        )  # fmt: skip
+    tokens: list[list[int]] = out[:, longest:].tolist()
+    return tokens
+
+
+class Pick(LogitsProcessor):
     """Chooses by our own sampler, keeps the log-prob, and leaves generate no other token to take."""
 
     def __init__(
-        self, longest: int, max_tokens: int, temperature: float, seeds: Sequence[int],
+        self, max_tokens: int, temperature: float, seeds: Sequence[int],
         forced: Sequence[Sequence[int]] | None, device: torch.device,
     ) -> None:  # fmt: skip
-        self.longest, self.temperature = longest, temperature
+        self.temperature = temperature
         self.u = uniforms(seeds, max_tokens) if temperature else None
         self.forced = None
         if forced is not None:
@@ -76,7 +86,7 @@ class _Pick(LogitsProcessor):
         self.logprobs: list[Tensor] = []
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
-        t = input_ids.shape[1] - self.longest
+        t = len(self.logprobs)
         u = None if self.u is None else self.u[:, t]
         token, logprob = choose(scores, self.temperature, u, None if self.forced is None else self.forced[:, t])
         self.logprobs.append(logprob)

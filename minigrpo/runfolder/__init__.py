@@ -1,6 +1,13 @@
 """The run folder, the only truth of a run: written by one process under a lock, read by any, trusted by none."""
 
-from minigrpo.runfolder.checkpoints import Checkpoint, load_checkpoint, rewind, save_adapter, save_checkpoint
+from minigrpo.runfolder.checkpoints import (
+    Checkpoint,
+    checkpoint_steps,
+    load_checkpoint,
+    rewind,
+    save_adapter,
+    save_checkpoint,
+)
 from minigrpo.runfolder.control import COMMANDS, Command, Control, reply, send
 from minigrpo.runfolder.folder import create, describe, lock, read_run
 from minigrpo.runfolder.groups import group_line
@@ -17,6 +24,7 @@ __all__ = [
     "Control",
     "Logs",
     "Status",
+    "checkpoint_steps",
     "create",
     "describe",
     "group_line",

@@ -87,6 +87,11 @@ def load_checkpoint(run: Path, step: int | None = None) -> Checkpoint | None:
     return None
 
 
+def checkpoint_steps(run: Path) -> list[int]:
+    """The steps of the run's own checkpoints, oldest first; their files are not verified. Raises UserError."""
+    return sorted(_ours(run))
+
+
 def rewind(run: Path, checkpoint: Checkpoint | None) -> None:
     """Takes the folder back to `checkpoint` (None: to the very start) before its steps are done again.
 

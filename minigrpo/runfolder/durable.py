@@ -19,12 +19,12 @@ NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 BINARY = getattr(os, "O_BINARY", 0)  # Windows
 
 
-def replace(path: Path, data: str, *, sync: bool = True) -> None:
+def replace(path: Path, data: str | bytes, *, sync: bool = True) -> None:
     """Writes a whole file in one rename. `sync=False` where a power cut may cost it, as with a heartbeat."""
     temp = path.with_name(f"{TEMP}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with open(temp, "xb") as file:  # plain open, so that the mode is the umask's
-            file.write(data.encode("utf-8", "replace"))
+            file.write(data.encode("utf-8", "replace") if isinstance(data, str) else data)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())

@@ -7,6 +7,14 @@ export const OUTCOMES = {
   right: ["●", "right"], partly: ["◐", "partly right"], wrong: ["○", "wrong"], cut: ["✂", "cut off"],
   unreadable: ["∅", "no answer found"], failed: ["✕", "reward failed"],
 };
+
+/** The sign and the word of an outcome. Reward for form alone is not being partly right. */
+export function outcome(answer) {
+  const [sign, word] = OUTCOMES[answer.outcome] ?? ["?", answer.outcome];
+  const formOnly = answer.outcome === "partly" && answer.parts.length > 1 && answer.parts[0].value === 0;
+  return [sign, formOnly ? "wrong, yet rewarded" : word];
+}
+
 const FLAGS = { dropped: "left out of the update", empty: "empty" };
 
 /** A diverging bar: right and blue pushes up, left and orange pushes down; sign and number are printed too. */
@@ -19,12 +27,12 @@ export function bar(adv, scale) {
 
 export function heading(answer) {
   const sign = known(answer.adv) ? `advantage ${answer.adv < 0 ? "minus" : "plus"} ${num(Math.abs(answer.adv))}` : "no advantage";
-  return `Answer ${answer.i + 1}, ${sign}, ${OUTCOMES[answer.outcome]?.[1] ?? answer.outcome}`;
+  return `Answer ${answer.i + 1}, ${sign}, ${outcome(answer)[1]}`;
 }
 
 /** The closed card. `act` holds what its buttons do. */
 export function card(group, answer, needle, act) {
-  const [sign, word] = OUTCOMES[answer.outcome] ?? ["?", answer.outcome];
+  const [sign, word] = outcome(answer);
   const open = el("button", {
     class: "btn quiet open", "aria-expanded": "false", "aria-label": `Open: ${heading(answer)}`, text: "Open", on: { click: () => act.toggle(group.key, answer.i) },
   });
@@ -49,7 +57,7 @@ function pushed(answer, group) {
 function flags(group, answer) {
   const words = [];
   if (answer.flags.includes("cut")) words.push(group.limit ? `✂ cut at ${group.limit} tokens` : "✂ cut off");
-  if (answer.flags.includes("dup")) words.push(known(answer.dup_of) ? `⧉ same text as ${answer.dup_of + 1}` : "⧉ repeated text");
+  if (answer.flags.includes("dup")) words.push(known(answer.dup_of) ? `= same text as ${answer.dup_of + 1}` : "= repeated text");
   if (answer.flags.includes("unreadable") && answer.outcome !== "unreadable") words.push("∅ no answer found");
   if (answer.flags.includes("failed") && answer.outcome !== "failed") words.push("✕ reward failed");
   for (const [flag, label] of Object.entries(FLAGS)) if (answer.flags.includes(flag)) words.push(label);
@@ -124,7 +132,7 @@ function why(whole, answer) {
     el("p", { class: "small", text: answer.arithmetic ?? "" }),
     answer.parts.length ? el("table", { class: "table small" },
       el("thead", null, el("tr", null, ["part", "score", "weight", "counts"].map((h, i) => el("th", { class: i ? "num" : null, text: h })))),
-      el("tbody", null, answer.parts.map((p) => el("tr", null, el("td", { text: p.name }), el("td", { class: "num", text: p.status === "failed" ? "failed" : num(p.value) }), el("td", { class: "num", text: num(p.weight) }), el("td", { class: "num", text: num(p.share) }))),
+      el("tbody", null, answer.parts.map((p) => el("tr", null, el("td", { text: p.name }), el("td", { class: "num", text: p.status === "failed" ? "failed" : num(p.uses === "lenient" ? p.lenient : p.value) }), el("td", { class: "num", text: num(p.weight) }), el("td", { class: "num", text: num(p.share) }))),
         el("tr", null, el("td", { text: "reward" }), el("td"), el("td"), el("td", { class: "num" }, el("b", { text: num(answer.reward) })))))
       : null,
     el("dl", { class: "small" }, steps),

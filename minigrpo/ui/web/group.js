@@ -1,7 +1,7 @@
 // One group: the question, its answers side by side, and what the comparison between them taught.
 
 import { attr, el, known, marked, num, plural, put, signed, text, visible } from "./dom.js";
-import { OUTCOMES, card, inside } from "./card.js";
+import { card, inside, outcome } from "./card.js";
 
 const SIGNALS = { mixed: "mixed", all_right: "all right", all_wrong: "all wrong", equal: "all equal" };
 
@@ -147,11 +147,11 @@ function tokensSay({ tokens }) {
 }
 
 function marksSay(g) {
-  return g.answers.map((a) => `${OUTCOMES[a.outcome]?.[1] ?? a.outcome} ${signed(a.adv)}`).join(", ");
+  return g.answers.map((a) => `${outcome(a)[1]} ${signed(a.adv)}`).join(", ");
 }
 
 /** One answer of a strip: its shape is the outcome, its colour the advantage. */
 function mark(a, scale) {
   const level = known(a.adv) ? Math.ceil((3 * Math.abs(a.adv)) / (scale || 1)) : 0;
-  return el("span", { class: "mark", dataset: { way: a.adv < 0 ? "down" : "up", level }, text: OUTCOMES[a.outcome]?.[0] ?? "?" });
+  return el("span", { class: "mark", dataset: { way: a.adv < 0 ? "down" : "up", level }, text: outcome(a)[0] });
 }
