@@ -12,7 +12,7 @@ ASK := import urllib.request as u; u.urlopen("$(CPU_INDEX)/torch/", timeout=4)
 TORCH_INDEX ?= $(shell [ `uname -s` = Linux ] && ! command -v nvidia-smi >/dev/null && \
 	timeout 5 $(PYTHON) -c '$(ASK)' 2>/dev/null && echo $(CPU_INDEX))
 
-.PHONY: demo test check browser shots lint clean
+.PHONY: demo test check browser shots notebooks bench lint clean
 
 demo: .venv/.core  ## a real 135M model learns in a few minutes: make demo ARGS="--steps 8"
 	$(BIN)/minigrpo demo $(ARGS)
@@ -29,6 +29,12 @@ browser: .venv/.dev  ## the panel in a browser; without one they are skipped (De
 shots: .venv/.dev  ## pictures of every tab, light and dark, wide and narrow, into shots/
 	$(BIN)/python tests/browser/shots.py $(ARGS)
 
+notebooks: .venv/.dev  ## every notebook as it stands, on the real model: minutes each
+	$(BIN)/pytest --nbmake --nbmake-timeout=1800 -p no:cacheprovider notebooks
+
+bench: .venv/.dev  ## the panel's budgets, on a machine that does nothing else
+	$(BIN)/python benchmarks/panel.py $(ARGS)
+
 lint: .venv/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -36,9 +42,9 @@ lint: .venv/.dev
 	$(BIN)/lint-imports --no-logo
 
 .venv/.core: EXTRAS := [ui]
-.venv/.dev: EXTRAS := [dev,ui]
+.venv/.dev: EXTRAS := [dev,ui,notebooks]
 .venv/.core .venv/.dev: pyproject.toml constraints.txt
-	@echo "installing into .venv: about 280 MB without a GPU, several GB with one; this takes some minutes"
+	@echo "installing into .venv: about 390 MB without a GPU, several GB with one; this takes some minutes"
 	@$(PYTHON) -m venv .venv
 	@index='$(TORCH_INDEX)'; $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt \
 		$${index:+--extra-index-url $$index} -e '.$(EXTRAS)'

@@ -35,12 +35,13 @@ import re
 from minigrpo import Example
 
 
-def last_digit(split, seed):
-    """The last digit of a product."""
+def largest(split, seed):
+    """The largest of five numbers."""
     rng = random.Random(f"{split}/{seed}")
     for i in range(200):
-        a, b = rng.randint(12, 99), rng.randint(12, 99)
-        yield Example(f"{split}-{i}", f"What is the last digit of {a} x {b}? Reply with one digit.", str(a * b % 10))
+        numbers = rng.sample(range(10, 100), 5)
+        shown = ", ".join(map(str, numbers))
+        yield Example(f"{split}-{i}", f"Which is the largest of {shown}? Reply with one number.", str(max(numbers)))
 
 
 def correct(completion, example):
@@ -76,7 +77,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "reward": ["number()"], "steps": 10, "max_tokens": 12, "eval_n": 16, "lr": 3e-4,
     },
     "run_d": {
-        "task": "mine.py:last_digit()", "reward": ["mine.py:correct()"], "steps": 12, "max_tokens": 72, "eval_n": 24,
+        "task": "mine.py:largest()", "reward": ["mine.py:correct()"], "steps": 12, "max_tokens": 56, "eval_n": 24,
         "lr": 7e-4,
     },
     "run_e": {

@@ -25,8 +25,8 @@ import subprocess
 import sys
 import warnings
 
-if importlib.util.find_spec("minigrpo") is None:  # Colab, Kaggle: one pinned line
-    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", "minigrpo==0.1.0"])
+if importlib.util.find_spec("minigrpo") is None:  # one pinned line, from the clone that this notebook lies in
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", "-c", "../constraints.txt", ".."])
 
 warnings.filterwarnings("ignore", message="IProgress not found")  # widgets are not needed here
 

@@ -39,13 +39,14 @@ def teach(policy: Policy, renderer: Any, word: str) -> None:
 
 
 def outspoken(folder: Path, tiny: Path) -> Path:
-    """The tiny model with longer embeddings, so that it can be sure of a token, of the stop token too."""
+    """The tiny model, able to be sure of a token, of the stop token too, and to go on for long enough to be stopped."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(tiny)
     rows = model.get_input_embeddings().weight.data
     rows *= 3
     rows[257] = 0.6 * torch.randn(rows.shape[1], generator=torch.Generator().manual_seed(1))
+    model.config.max_position_embeddings = 4096
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(tiny).save_pretrained(folder)
     return folder

@@ -10,9 +10,12 @@ import io
 import re
 import shlex
 import shutil
+import socket
 import sys
 import tomllib
+import urllib.request
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -23,6 +26,7 @@ from typer.main import get_command
 from minigrpo import cli, runfolder, show
 from minigrpo.config import load as load_config
 from minigrpo.recipes import RECIPES, SEAMS
+from minigrpo.ui import panel
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -85,9 +89,21 @@ def ran(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         patch.setattr(
             demo, "config", lambda *a: whole(*a).model_copy(update=DEMO | {"model": str(tiny_folder), "dtype": "fp32"})
         )
+        patch.setattr(panel, "_until_asked", partial(visited, panel._until_asked))
         said = iter(["What is 7 + 5?"])
         patch.setattr("builtins.input", lambda prompt="": next(said, None) or _end())
         yield {text: _run(patch, words, tiny_folder) for text, words in {**OURS, "demo": ["demo"]}.items()}
+
+
+def visited(serve: Any, app: Any, door: socket.socket, until: Any) -> None:
+    """Serves the panel until one visitor has seen its page."""
+    address = f"http://127.0.0.1:{door.getsockname()[1]}/"
+
+    def visit() -> None:
+        with urllib.request.urlopen(address, timeout=30) as page:
+            assert b"minigrpo" in page.read()
+
+    serve(app, door, visit)
 
 
 def _end() -> str:

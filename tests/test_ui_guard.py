@@ -174,6 +174,7 @@ def test_nobody_speaks_for_the_server(client: TestClient) -> None:
         (b"--x--", {"content-type": "multipart/form-data; boundary=x"}, 415),
         (b"x" * (guard.LIMIT + 1), {"content-type": "application/json"}, 413),
         (b"{}", {"content-type": "application/json", "content-length": "9" * 30}, 413),
+        (b"{}", {"content-type": "application/json", "transfer-encoding": "chunked"}, 411),
     ],
 )
 def test_forms_that_no_page_of_ours_sends(client: TestClient, content: bytes, headers: Any, code: int) -> None:

@@ -80,18 +80,18 @@ def test_talks_of_different_lengths_a_stop_and_what_is_too_long(ask: Ask) -> Non
     found = said(ask, talks={"base": QUESTION, "adapter": longer})
     assert (found["state"], found["adapter"]["text"]) == ("done", "BLUE")
     assert found["base"]["text"] == said(ask)["base"]["text"]
-    too_long = [{"role": "user", "content": "word " * 200}]
+    too_long = [{"role": "user", "content": "word " * 1000}]
     refused = said(ask, talks={"base": too_long, "adapter": QUESTION})
     assert (refused["state"], refused["base"]["text"]) == ("failed", "")
-    assert "tokens, the model takes 512" in refused["say"]
-    ident = ask("chat_say", **PLAIN | {"temperature": 5.0, "max_tokens": 400})["id"]
+    assert "tokens, the model takes 4,096" in refused["say"]
+    ident = ask("chat_say", **PLAIN | {"max_tokens": 4000})["id"]
     until(lambda: ask("chat_poll", id=ident)["base"]["n_tok"])
     begun = time.monotonic()
     ask("chat_stop", id=ident)
     stopped = finished(ask, ident)
     assert time.monotonic() - begun < 1.0
     assert (stopped["state"], stopped["base"]["finish"]) == ("stopped", "stopped")
-    assert 0 < stopped["base"]["n_tok"] < 400
+    assert 0 < stopped["base"]["n_tok"] < 4000
     assert said(ask)["adapter"]["text"] == "BLUE"
 
 

@@ -118,7 +118,7 @@ def _unwanted(scope: Scope, headers: Headers) -> Response | None:
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return PlainTextResponse("ask in JSON", 415)
     size = headers.get("content-length", "")
-    if not size.isdecimal():
+    if not size.isdecimal() or "transfer-encoding" in headers:  # which would override the length
         return PlainTextResponse("say how long the question is", 411)
     return PlainTextResponse("the question is too long", 413) if len(size) > 9 or int(size) > LIMIT else None
 

@@ -59,6 +59,8 @@ def serve(
         app = _app(shelf, player, can, host, password, public, door)
         if recorded:
             player.start()
+        if not loopback(host) and not public:
+            print("what goes over http can be read on its way: where that matters, use an SSH tunnel", file=sys.stderr)
         with suppress(KeyboardInterrupt):
             (ready or tell)({"url": _address(host, door), "root": str(root)})
             sys.stdout.flush()
@@ -71,8 +73,12 @@ def tell(where: dict[str, str]) -> None:
 
 def asked_password() -> str:
     """The password of --auth: MINIGRPO_PASSWORD, else typed in; never an argument, which others can see."""
-    given = os.environ.get("MINIGRPO_PASSWORD")
-    given = getpass.getpass("password for the panel: ") if given is None else given
+    given = os.environ.pop("MINIGRPO_PASSWORD", None)  # no trainer and no reward function needs to know it
+    if given is None:
+        try:
+            given = getpass.getpass("password for the panel: ")
+        except EOFError:
+            raise UserError("no password was given", "set MINIGRPO_PASSWORD, or type one in") from None
     if len(given) < 8:
         raise UserError("a password of the panel has 8 characters or more", "who has it can start trainings here")
     return given

@@ -132,9 +132,11 @@ class Stage:
 
     def _serve(self, request: Request) -> None:
         worker = self._load(request)
-        if worker is None or request.body is None or request.over:
+        if worker is None or request.body is None:
             return
         with self._changed:
+            if request.over:
+                return
             request.state, request.touched = "writing", time.monotonic()
             worker.send({"say": request.id, **request.body})
         while not self._wait(lambda: request.over or worker.state == "gone"):

@@ -94,8 +94,7 @@ def test_each_column_is_its_own_side(root: Path, panel: Any, visit: Any) -> None
 def test_stop_by_button_and_by_key_and_nothing_is_lost(root: Path, panel: Any, visit: Any) -> None:
     page = opened(visit, panel.url, "blue")
     for stop in (lambda: page.click("button:text-is('Stop')"), lambda: page.keyboard.press("Escape")):
-        page.click("text=Start over")  # the tiny model takes 512 tokens in all
-        ask(page, "Why?", temperature=5, max_tokens=460)
+        ask(page, "What is 7 + 5?", max_tokens=4000)  # the base does not end by itself
         written = "[...document.querySelectorAll('.chat-turn:last-child .chat-side > .chat-text')]"
         page.wait_for_function(f"{written}.some(said => said.textContent.length > 4)", timeout=LONG)
         begun = time.monotonic()
@@ -111,6 +110,7 @@ def test_stop_by_button_and_by_key_and_nothing_is_lost(root: Path, panel: Any, v
     page.click("text=Start over")
     ask(page, "hello")  # after a stop the model is as it was
     truth(finished(page, 3)[2:], "BLUE")
+    assert finished(page, 3)[2]["state"] == "done"
 
 
 def test_verdicts_votes_and_export(root: Path, panel: Any, visit: Any) -> None:
@@ -148,7 +148,7 @@ def test_an_evaluation_from_the_page(root: Path, panel: Any, visit: Any) -> None
     page.wait_for_function("document.querySelector('.cmp-cost').textContent.startsWith('16 questions')")
     page.click("text=Run evaluation")
     page.wait_for_selector("text=Evaluating: 16 questions, step 4")
-    page.wait_for_selector(".cmp-table tbody tr", timeout=LONG)
+    page.wait_for_selector(".cmp-side", timeout=LONG)
     assert "step 4" in page.inner_text(".cmp-table tbody tr")
     assert {t.strip() for t in page.locator(".cmp-side[data-side=adapter] .cmp-text").all_inner_texts()} == {"BLUE"}
 

@@ -73,8 +73,7 @@ def test_damaged_folder_never_blanks_the_page(panel: Panel, name: str, recorded:
     page = visit(panel.url, f"run={name}")
     for tab in TABS:
         page.click(f"#tab-{tab}")
-        page.wait_for_timeout(150)
-        assert page.locator(f"#view-{tab}").inner_text().strip()
+        page.wait_for_function("view => document.querySelector(view).innerText.trim()", arg=f"#view-{tab}")
     assert page.locator("#pill").inner_text().strip()
 
 

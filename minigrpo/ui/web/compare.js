@@ -47,11 +47,12 @@ class Compare {
     this.root.dataset.ready = "1";
   }
 
-  hide() {}
+  hide() {
+    clearTimeout(this.watch);
+  }
 
   tick() {
-    const pace = this.answer?.running ? QUICK : SLOW;
-    if (this.app.run() !== this.runShown || Date.now() - this.looked > pace) this.look();
+    if (this.app.run() !== this.runShown || Date.now() - this.looked > SLOW) this.look();
   }
 
   // -- what there is ----------------------------------------------------------------------------------------------------
@@ -73,6 +74,8 @@ class Compare {
     if (!before || (before.running && !this.answer?.running)) this.price();
     this.draw();
     await this.choose(this.app.params().result);
+    clearTimeout(this.watch);
+    if (this.answer?.running && !this.root.hidden) this.watch = setTimeout(() => this.look(), QUICK); // polls of a run at rest are rare
     return null;
   }
 

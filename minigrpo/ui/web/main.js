@@ -63,6 +63,7 @@ class Page {
   // -- what views may use ---------------------------------------------------------------------------------------------
 
   async ask(name, query = {}) {
+    if (typeof this.server[name] !== "function") throw new Refused(`this panel does not offer “${name}”`, "it may be of another version: start it anew");
     let answer;
     try {
       answer = await this.server[name](query);
@@ -141,7 +142,7 @@ class Page {
     this.head = header(this);
     this.toast = el("div", { class: "toast", role: "status", hidden: true });
     put(this.root, this.head.top(el("nav", { class: "tabs", role: "tablist", "aria-label": "Parts of the panel" }, Object.values(this.tabs))),
-      this.head.strip, el("main", null, Object.values(this.panes)), this.toast);
+      this.head.strip, el("div", { class: "page" }, Object.values(this.panes)), this.toast);
   }
 
   arrow(event, names) {
