@@ -77,7 +77,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "reward": ["number()"], "steps": 10, "max_tokens": 12, "eval_n": 16, "lr": 3e-4,
     },
     "run_d": {
-        "task": "mine.py:largest()", "reward": ["mine.py:correct()"], "steps": 12, "max_tokens": 56, "eval_n": 24,
+        "task": "mine.py:largest()", "reward": ["mine.py:correct()"], "steps": 12, "max_tokens": 40, "eval_n": 24,
         "lr": 7e-4,
     },
     "run_e": {

@@ -45,6 +45,7 @@ def started() -> Iterator[Any]:
                 pipe.close()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it(started: Any, tmp_path: Path) -> None:
     process, line = started("panel", tmp_path, "--port", 0)
     assert line.startswith("panel on http://127.0.0.1:")
@@ -55,6 +56,7 @@ def test_ctrl_c_ends_it(started: Any, tmp_path: Path) -> None:
     assert process.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_json_and_the_end_of_stdin(started: Any, tmp_path: Path) -> None:
     process, line = started("panel", tmp_path, "--port", 0, "--json", "--with-stdin", "--read-only")
     told = json.loads(line)
@@ -66,6 +68,7 @@ def test_json_and_the_end_of_stdin(started: Any, tmp_path: Path) -> None:
     assert process.wait(10) == 0
 
 
+@pytest.mark.slow
 def test_sigterm_ends_it(started: Any, tmp_path: Path) -> None:
     process, _ = started("panel", tmp_path, "--port", 0)
     process.terminate()
@@ -73,6 +76,7 @@ def test_sigterm_ends_it(started: Any, tmp_path: Path) -> None:
     assert process.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_password(started: Any, tmp_path: Path) -> None:
     process, line = started("panel", tmp_path, "--port", 0, "--auth", "--json", MINIGRPO_PASSWORD="correct horse")
     assert "correct" not in " ".join(Path(f"/proc/{process.pid}/cmdline").read_text().split("\0"))
@@ -106,6 +110,7 @@ def screen() -> Console:
     return Console(file=io.StringIO(), width=200)
 
 
+@pytest.mark.slow
 def test_panel_beside_a_training(tmp_path: Path, screen: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
@@ -122,6 +127,7 @@ def test_panel_beside_a_training(tmp_path: Path, screen: Console, monkeypatch: p
     assert made[0].poll() is not None
 
 
+@pytest.mark.slow
 def test_panel_that_dies_is_only_told(tmp_path: Path, screen: Console) -> None:
     (tmp_path / "file").write_text("")
     with beside.panel(tmp_path / "file", screen):
@@ -145,6 +151,7 @@ def test_demo_without_a_panel_starts_none(tmp_path: Path, screen: Console, monke
     assert words(screen) == ""
 
 
+@pytest.mark.slow
 def test_panel_goes_with_a_demo_that_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom rich.console import Console\nfrom minigrpo.ui import beside\n"
@@ -176,6 +183,7 @@ sys.exit(cli.main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_demo_keeps_its_panel_open_on_a_terminal(tiny_folder: Path, tmp_path: Path) -> None:
     ours, theirs = os.openpty()

@@ -68,7 +68,7 @@ def measured(run: Path) -> dict[str, str]:
 
 def listed() -> dict[str, list[str]]:
     """KEY.md's table: run -> what it is, and its numbers."""
-    rows = re.findall(r"^\| (run_\w) \| (.*) \|$", KEY.read_text("utf-8"), re.M)
+    rows = re.findall(r"^\| (run_\w) \| (.*) \|$", KEY.read_text("utf-8").partition("*reward*")[0], re.M)
     return {run: cells.split(" | ") for run, cells in rows}
 
 

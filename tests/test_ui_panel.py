@@ -106,11 +106,13 @@ print([m for m in ("torch", "transformers", "peft") if m in sys.modules])
 """
 
 
+@pytest.mark.slow
 def test_panel_process_has_no_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SERVED, tmp_path], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+@pytest.mark.slow
 def test_no_variable_opens_anything(tmp_path: Path) -> None:
     """Every variable that Gradio reads, set to what would open most."""
     spec = find_spec("gradio")

@@ -115,6 +115,7 @@ panel.serve(Path(sys.argv[2]), port=0, recorded=Path(sys.argv[1]), ready=said.up
 """
 
 
+@pytest.mark.slow
 def test_replay_needs_no_torch_and_no_network(recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("gradio")
     command = [sys.executable, "-c", ALONE, recorded, tmp_path]

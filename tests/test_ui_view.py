@@ -52,7 +52,13 @@ def test_a_summary_has_what_the_page_expects() -> None:
     made = seen(group(answer("<answer>72</answer>", 1.0, form=1.0, read="72"), WRONG, answer("x" * 1000)))
     shown = view.summary(made, "1/1-0", NORM, star=True, note="look")
     assert (shown["question"], shown["gold"], shown["star"], shown["note"]) == ("70+2?", "72", True, "look")
-    assert shown["answers"][0]["excerpt"] == {"text": "<answer>72</answer>", "start": 8, "end": 10, "clipped": False}
+    assert shown["answers"][0]["excerpt"] == {
+        "text": "<answer>72</answer>",
+        "start": 8,
+        "end": 10,
+        "before": False,
+        "after": False,
+    }
     assert shown["answers"][0]["parts"][1] == {
         "name": "format",
         "value": 1.0,
@@ -60,7 +66,13 @@ def test_a_summary_has_what_the_page_expects() -> None:
         "share": 0.2,
         "status": "ok",
     }
-    assert shown["answers"][2]["excerpt"] == {"text": "x" * 180, "start": None, "end": None, "clipped": True}
+    assert shown["answers"][2]["excerpt"] == {
+        "text": "x" * 180,
+        "start": None,
+        "end": None,
+        "before": False,
+        "after": True,
+    }
     full = view.full(made, "1/1-0", NORM)
     assert full["prompt"] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "70+2?"}]
     assert (full["full_gold"], full["kind_of_advantage"]) == ("72", "mean and std")
@@ -92,7 +104,7 @@ def test_a_summary_has_what_the_page_expects() -> None:
 def test_the_excerpt_holds_what_was_read(text: str, read: str, cut: bool, start: int | None, inside: str) -> None:
     found = view.summary(seen(group(answer(text, read=read, cut=cut), RIGHT)), "k", NORM)["answers"][0]["excerpt"]
     assert len(found["text"]) == 180
-    assert found["clipped"]
+    assert found["before"] or found["after"]
     assert found["text"][found["start"] : found["end"]] == inside
     assert start is None or found["start"] == start
 

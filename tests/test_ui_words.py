@@ -22,11 +22,10 @@ FOOLED = (
     "fooled."
 )
 ALIKE = "All 2 are the same text, so there is nothing to compare: a higher temperature makes them differ."
-READ = "An answer was read in each of the 3, and each was wrong: too hard for this model so far."
+READ = "An answer was read in each of the 3, and each was wrong: too hard for this model."
 HARD = "Too hard, or the reward never finds an answer in the form it reads."
-SOME = (
-    "2 were cut off at 16 tokens, 1 gave no answer that the reward could read and 1 gave a wrong one. Raise max_tokens."
-)
+SOME = "2 were cut off at 16 tokens, 1 gave no answer that the reward could read and 1 gave a wrong one."
+DOUBT = "2 completions with full marks end in another number than 85: are they right, or is the reward fooled?"
 NO_NORM = "The advantage is +0.71, as recorded; reward 1.00, this group's mean 0.50."
 LOST_ALL = "In none of the 3 was an answer found in the form the reward reads"
 
@@ -97,10 +96,11 @@ def test_what_a_group_taught(made: Group, said: str) -> None:
     [
         (
             group(*same(3, "72", 1.0, read="72")),
-            nothing(3, "1.00", "Too easy for this model by now, or the reward cannot tell them apart."),
+            nothing(3, "1.00", "Too easy for this model, or the reward cannot tell them apart."),
         ),
         (group(RIGHT, RIGHT), nothing(2, "1.00", "All 2 are the same text: the model is sure of it.")),
         (group(*same(2, "#### won", 1.0)), nothing(2, "1.00", FOOLED)),
+        (group(*same(2, "85 and 19", 1.0), gold="85"), nothing(2, "1.00", DOUBT)),
         (group(WRONG, WRONG), nothing(2, "0.00", ALIKE)),
         (
             group(*same(3, "First", cut=True)),
@@ -237,13 +237,21 @@ DROWNED = group(answer("72", 1.0, form=0.0, weight=2.0), answer("1", form=1.0, w
          "One and the same text has full marks on 2 different questions: the reward was fooled."),
         ([group(answer("win", 1.0), WRONG), group(answer("won", 1.0), WRONG)],
          "2 of 2 with full marks never state the right answer: the reward may have been fooled."),
-        ([group(*same(2, "71", read="71"))] * 3 + [mixed()], "Most questions are too hard for this model so far."),
-        ([group(*same(2, "72", 1.0))] * 3 + [mixed()], "Most questions are too easy for this model by now."),
+        ([group(*same(2, "71", read="71"))] * 3 + [mixed()], "Most questions are too hard for this model."),
+        ([group(*same(2, "72", 1.0))] * 3 + [mixed()], 
+         "Most groups have full marks throughout: too easy for this model, or the reward pays for too little."),
         ([group(*same(2, "72", 1.0)), group(*same(2, "71"))], "Every question is either too easy or too hard."),
-        ([group(RIGHT, RIGHT, RIGHT)] * 2,
-         "4 of 6 completions repeat another of their group: the model hardly tries anything else."),
+        ([group(RIGHT, RIGHT, RIGHT), group(RIGHT, RIGHT, RIGHT)], "or the reward pays for too little."),
+        ([group(RIGHT, WRONG), group(WRONG, WRONG, WRONG), group(WRONG, WRONG, WRONG)],
+         "4 of 8 completions repeat another of their group: the model hardly tries anything else."),
         ([group(*same(2, "71", form=1.0), *same(2, "7", form=0.0))],
          "Only format tells completions apart, never number: the step teaches form alone."),
+        ([group(*same(2, "71", form=1.0)), group(*same(2, "7", form=1.0))],
+         "None of the 4 has full marks for number, yet all are paid: nothing teaches number any more."),
+        ([group(*same(3, "85 or 19", 1.0), answer("7", 0.0), gold="85")],
+         "3 of 3 with full marks end in another number than the right one: read some of them."),
+        ([group(*same(3, "x", cut=True), answer("71", read="71"))],
+         "3 of 4 completions were cut off at 16 tokens: raise max_tokens; 1 of the 1 that finished is wrong too."),
         ([DROWNED, DROWNED], "2 right answers score less than a wrong one: format weighs too much."),
         ([], ""),
     ],

@@ -24,7 +24,8 @@ def explain(group: Group, rules: Rules) -> list[str]:
         told.append(f"The reward failed on {failed}: that is a mistake in its code, not in the completion.")
     if cut := sum(a.cut and a.outcome != "right" for a in answers):
         limit = f" (now {rules.max_tokens})" if rules.max_tokens else ""
-        told.append(f"{_were(cut)} cut off: raise max_tokens{limit}, or ask for shorter answers in the prompt.")
+        mend = f": raise max_tokens{limit}, or ask for shorter answers in the prompt" if 2 * cut >= len(answers) else ""
+        told.append(f"{_were(cut)} cut off{mend}.")
     if lost := sum(a.unreadable for a in answers):
         told.append(_unread(group, lost))
     told += _outweighed(group)
@@ -33,7 +34,13 @@ def explain(group: Group, rules: Rules) -> list[str]:
             f"{several(len(fooled), 'completion')} with full marks never {_states(fooled)} the right answer "
             f"{group.gold}. Read one: what pays without being right is what the model will learn."
         )
-    if group.signal == "all_right" and not fooled:
+    if (doubtful := causes.doubtful(group)) and not fooled:
+        told.append(
+            f"{several(len(doubtful), 'completion')} with full marks {'ends' if len(doubtful) == 1 else 'end'} in "
+            f"another number than {group.gold}, and the reward does not say what it read. If they are wrong, it pays "
+            "for a text that only holds the number somewhere."
+        )
+    if group.signal == "all_right" and not (fooled or doubtful):
         told.append("Harder questions, or a part that prefers the better of two right answers, would teach more.")
     if group.signal == "all_wrong" and not (cut or lost or failed):
         told.append("Easier questions, a stronger model or more completions a prompt (group_size) give it a chance.")
@@ -67,12 +74,18 @@ def _trouble(groups: Sequence[Group], answers: Sequence[Answer], rules: Rules) -
     if failed:
         return [f"The reward failed on {failed} of {several(n, 'completion')}: mend it first."]
     if cut >= _MANY * n:
-        return [f"{cut} of {several(n, 'completion')} were cut off{limit}: raise max_tokens."]
+        wrong = sum(not (a.cut or causes.solved(a)) for a in answers)
+        wrong_too = f"; {wrong} of the {n - cut} that finished {'is' if wrong == 1 else 'are'} wrong too"
+        others = wrong_too if 4 * wrong > 3 * (n - cut) > 0 else ""
+        return [f"{cut} of {several(n, 'completion')} were cut off{limit}: raise max_tokens{others}."]
     if found := causes.parrots(groups):
         return [f"One and the same text has full marks on {found[1]} different questions: the reward was fooled."]
     fooled = sum(len(causes.unearned(g, rules)) for g in groups)
     if solved and fooled >= _MANY * solved:
         return [f"{fooled} of {solved} with full marks never state the right answer: the reward may have been fooled."]
+    doubtful = sum(len(causes.doubtful(g)) for g in groups)
+    if solved and doubtful >= _MANY * solved:
+        return [f"{doubtful} of {solved} with full marks end in another number than the right one: read some of them."]
     below = [causes.drowned(g) for g in groups]
     if (drowned := sum(len(found) for found, _ in below)) > 1:
         part = Counter(p for _, p in below if p).most_common(1)
@@ -85,22 +98,40 @@ def _trouble(groups: Sequence[Group], answers: Sequence[Answer], rules: Rules) -
 
 def _form_or_level(groups: Sequence[Group]) -> list[str]:
     signals, n = Counter(g.signal for g in groups), len(groups)
-    copies = sum(len(g.answers) - len({a.text for a in g.answers}) for g in groups)
-    whole = sum(len(g.answers) for g in groups)
-    if copies >= _MANY * whole and 2 * signals["mixed"] < n:
-        return [f"{copies} of {whole} completions repeat another of their group: the model hardly tries anything else."]
     if signals["all_wrong"] >= 0.75 * n:
-        return ["Most questions are too hard for this model so far."]
+        return ["Most questions are too hard for this model."]
     if signals["all_right"] >= 0.75 * n:
-        return ["Most questions are too easy for this model by now."]
+        return ["Most groups have full marks throughout: too easy for this model, or the reward pays for too little."]
     if not signals["mixed"] and signals["all_wrong"] and signals["all_right"]:
         return ["Every question is either too easy or too hard."]
-    decides = [set(causes.deciding(g)) for g in groups if g.signal == "mixed"]
+    return _form_alone(groups) or _copies(groups)
+
+
+def _form_alone(groups: Sequence[Group]) -> list[str]:
+    """Where the main part pays nobody, or says the same of all, and only others move anything."""
     mains = {a.main.name for g in groups for a in g.answers if a.main}
-    if decides and len(mains) == 1 and not any(mains & d for d in decides) and all(decides):
+    if len(mains) != 1:
+        return []
+    main = next(iter(mains))
+    decides = [set(causes.deciding(g)) for g in groups if g.signal == "mixed"]
+    if decides and not any(main in d for d in decides) and all(decides):
         names = listed(sorted(set().union(*decides)))
-        return [f"Only {names} tells completions apart, never {next(iter(mains))}: the step teaches form alone."]
+        return [f"Only {names} tells completions apart, never {main}: the step teaches form alone."]
+    answers = [a for g in groups for a in g.answers]
+    if not decides and not any(map(causes.solved, answers)) and all((a.reward or 0) > 0 for a in answers):
+        return [
+            f"None of the {len(answers)} has full marks for {main}, yet all are paid: nothing teaches {main} any more."
+        ]
     return []
+
+
+def _copies(groups: Sequence[Group]) -> list[str]:
+    """The model says the same over and over, and it is not right."""
+    lacking = [[a.text for a in g.answers if not causes.solved(a)] for g in groups]
+    copies, whole = sum(len(t) - len(set(t)) for t in lacking), sum(len(g.answers) for g in groups)
+    if copies < _MANY * whole:
+        return []
+    return [f"{copies} of {whole} completions repeat another of their group: the model hardly tries anything else."]
 
 
 def _how(group: Group, rules: Rules) -> str:

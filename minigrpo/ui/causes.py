@@ -59,6 +59,17 @@ def unearned(group: Group, rules: Rules) -> list[int]:
     return [a.i for a in judged if mentions(a.text, group.gold or "") is False]
 
 
+def doubtful(group: Group) -> list[int]:
+    """Completions with full marks that end in another number than the right one, where the reward does not say what
+    it read: it may be right, or pay for a text that only holds the number."""
+    wanted = numerals.whole((group.gold or "").strip())
+    if wanted is None:
+        return []
+    opaque = [a for a in group.answers if solved(a) and a.main is not None and a.main.extracted is None]
+    last = {a.i: [found[0] for found in _NUMBER.finditer(a.text[-_SEARCHED:])][-1:] for a in opaque}
+    return [i for i, told in last.items() if told and not _is(told[0], wanted)]
+
+
 def held(group: Group) -> list[int]:
     """Completions that are not right although the right answer stands in their text, and not in the question."""
     if not _literal(group.gold) or mentions(group.question, group.gold or ""):

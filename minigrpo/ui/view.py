@@ -115,7 +115,8 @@ def _excerpt(answer: Answer, limit: int) -> dict[str, Any]:
         "text": shown,
         "start": places[0],  # characters as Python counts them
         "end": places[1],
-        "clipped": len(shown) < len(text),
+        "before": first > 0,  # whether there is more of the text
+        "after": first + len(shown) < len(text),
     }
 
 

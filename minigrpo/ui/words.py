@@ -54,7 +54,7 @@ def _mixed(group: Group, rules: Rules) -> str:
         return "Rewards differ, but the keep rule left this group out of the update: it taught nothing."
     if all(a.adv == 0 for a in group.answers):
         return "Rewards differ, yet every advantage is 0: this group taught nothing."
-    trouble = [t for t in (_failed(group), _outweighed(group), _unearned(group, rules)) if t]
+    trouble = [t for t in (_failed(group), _outweighed(group), _unearned(group, rules), _doubtful(group)) if t]
     head = f"{right} of {n} right" if right else f"None of the {n} is right in every part"
     told = f"{head}{_almost(group, right)}: {_effect(group)}"
     told = _form_only(group, rules) or told
@@ -98,8 +98,9 @@ def _same(group: Group, rules: Rules) -> str:
     n = len(group.answers)
     alike = f"All {n} are the same text" if causes.twins(group) == n else ""
     if group.signal == "all_right":
-        easy = "Too easy for this model by now, or the reward cannot tell them apart."
-        return _unearned(group, rules) or (f"{alike}: the model is sure of it." if alike else easy)
+        easy = "Too easy for this model, or the reward cannot tell them apart."
+        sure = f"{alike}: the model is sure of it." if alike else easy
+        return _unearned(group, rules) or _doubtful(group) or sure
     if alike:
         return f"{alike}, so there is nothing to compare: a higher temperature makes them differ."
     if group.signal == "all_wrong":
@@ -118,7 +119,7 @@ def _all_wrong(group: Group, rules: Rules) -> str:
     if lost == n:
         return f"In none of the {n} was an answer found in the form the reward reads{_though(group)}."
     if wrong == n:
-        return f"An answer was read in each of the {n}, and each was wrong: too hard for this model so far."
+        return f"An answer was read in each of the {n}, and each was wrong: too hard for this model."
     told = {
         f"{'was' if cut == 1 else 'were'} cut off {_limit(rules)}": cut,
         "gave no answer that the reward could read": lost,
@@ -126,7 +127,7 @@ def _all_wrong(group: Group, rules: Rules) -> str:
     }
     if cut + lost + wrong == n:
         some = f"{listed([f'{count} {what}' for what, count in told.items() if count])}."
-        return f"{some} Raise max_tokens." if 2 * cut >= n else some
+        return f"{some} Raise max_tokens." if 4 * cut >= 3 * n else some
     return "Too hard, or the reward never finds an answer in the form it reads."
 
 
@@ -165,6 +166,15 @@ def _unearned(group: Group, rules: Rules) -> str:
     those = "1 completion scores" if len(found) == 1 else f"{len(found)} completions score"
     stands = f"full marks, yet the right answer {group.gold} stands nowhere in {'its' if len(found) == 1 else 'their'}"
     return f"{those} {stands} text: the reward may have been fooled."
+
+
+def _doubtful(group: Group) -> str:
+    found = causes.doubtful(group)
+    if not found:
+        return ""
+    one = len(found) == 1
+    those = f"{several(len(found), 'completion')} with full marks {'ends' if one else 'end'} in another number than"
+    return f"{those} {group.gold}: {'is it' if one else 'are they'} right, or is the reward fooled?"
 
 
 def _cut(group: Group, rules: Rules) -> str:

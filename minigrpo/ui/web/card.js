@@ -4,7 +4,7 @@ import { copy, el, known, marked, num, put, signed, visible } from "./dom.js";
 import { heat } from "./tokens.js";
 
 export const OUTCOMES = {
-  right: ["●", "right"], partly: ["◐", "partly right"], wrong: ["○", "wrong"], cut: ["✂", "cut off"],
+  right: ["●", "full marks"], partly: ["◐", "part of the marks"], wrong: ["○", "no marks"], cut: ["✂", "cut off"],
   unreadable: ["∅", "no answer found"], failed: ["✕", "reward failed"],
 };
 
@@ -12,7 +12,7 @@ export const OUTCOMES = {
 export function outcome(answer) {
   const [sign, word] = OUTCOMES[answer.outcome] ?? ["?", answer.outcome];
   const formOnly = answer.outcome === "partly" && answer.parts.length > 1 && answer.parts[0].value === 0;
-  return [sign, formOnly ? "wrong, yet rewarded" : word];
+  return [sign, formOnly ? "not right, yet rewarded" : word];
 }
 
 const FLAGS = { dropped: "left out of the update", empty: "empty" };
@@ -40,7 +40,7 @@ export function card(group, answer, needle, act) {
     el("h4", { class: "visually-hidden", text: heading(answer) }),
     el("div", { class: "pushed", title: pushed(answer, group) },
       el("span", { class: "who", text: answer.i + 1 }), bar(answer.adv, group.scale), el("b", { class: "adv", text: signed(answer.adv) })),
-    el("div", { class: "verdict" }, el("span", { class: `outcome ${answer.outcome}` }, el("span", { "aria-hidden": "true", text: sign }), ` ${word}`),
+    el("div", { class: "verdict" }, el("span", { class: `outcome ${answer.outcome}` }, el("span", { "aria-hidden": "true", text: sign }), ` ${word}${answer.outcome === "cut" && group.limit ? ` at ${group.limit} tokens` : ""}`),
       flags(group, answer)),
     el("div", { class: "said" }, excerpt(answer, needle)),
     el("div", { class: "foot small muted" }, breakdown(answer), lengths(group, answer), el("span", { class: "grow" }), open),
@@ -56,7 +56,7 @@ function pushed(answer, group) {
 
 function flags(group, answer) {
   const words = [];
-  if (answer.flags.includes("cut")) words.push(group.limit ? `✂ cut at ${group.limit} tokens` : "✂ cut off");
+  if (answer.flags.includes("cut") && answer.outcome !== "cut") words.push(group.limit ? `✂ cut at ${group.limit} tokens` : "✂ cut off");
   if (answer.flags.includes("dup")) words.push(known(answer.dup_of) ? `= same text as ${answer.dup_of + 1}` : "= repeated text");
   if (answer.flags.includes("unreadable") && answer.outcome !== "unreadable") words.push("∅ no answer found");
   if (answer.flags.includes("failed") && answer.outcome !== "failed") words.push("✕ reward failed");
@@ -67,22 +67,24 @@ function flags(group, answer) {
 }
 
 function excerpt(answer, needle) {
-  const { text: shown, start, end } = answer.excerpt;
+  const { text: shown, start, end, before, after } = answer.excerpt;
+  const more = (there) => (there ? el("span", { class: "muted", title: "the text goes on: open it", text: "…" }) : null);
   if (!shown) return el("span", { class: "muted", text: "(nothing)" });
-  return pieces(shown, start, end, needle);
+  return [more(before), pieces(shown, start, end, needle, answer.parts[0]?.status === "unreadable"), more(after)];
 }
 
 /** Text with the stretch that the reward read outlined. Places are counted in code points, as Python counts them. */
-export function pieces(shown, start, end, needle) {
+export function pieces(shown, start, end, needle, seen) {
   if (!known(start) || !known(end) || end <= start) return el("bdi", null, marked(shown, needle));
   const points = Array.from(shown);
   const part = (from, to) => marked(points.slice(from, to).join(""), needle);
-  return el("bdi", null, part(0, start), el("span", { class: "read", title: "what the reward read" }, part(start, end)), part(end));
+  return el("bdi", null, part(0, start), el("span", { class: seen ? "read seen" : "read", title: seen ? "seen, but not in the form that the reward's strict reading asks for" : "what the reward read" }, part(start, end)), part(end));
 }
 
 function breakdown(answer) {
-  const shares = answer.parts.map((p) => [p.name, p.status === "failed" ? "failed" : num(p.share)]);
-  const sum = answer.parts.length > 1 ? ` = ${num(answer.reward)}` : "";
+  const several = answer.parts.length > 1;
+  const shares = answer.parts.map((p) => [p.name, p.status === "failed" ? "failed" : `${num(p.share)}${several && p.weight > 0 ? ` of ${num(p.weight)}` : ""}`]);
+  const sum = several ? ` = ${num(answer.reward)}` : "";
   return el("span", { class: "parts", title: answer.parts.map((p) => `${p.name}: ${num(p.value)} × weight ${num(p.weight)}`).join("\n") },
     shares.map(([name, value], i) => [i ? " + " : "", `${name} `, el("b", { text: value })]), sum || (shares.length ? "" : `reward ${num(answer.reward)}`));
 }
@@ -99,7 +101,7 @@ function lengths(group, answer) {
 export function inside(box, app, group, whole, i, needle) {
   const answer = whole.answers.find((a) => a.i === i);
   const main = answer.parts.find((p) => known(p.start)) ?? {};
-  const said = el("div", { class: "full mono", tabindex: "0", role: "group", "aria-label": "the whole answer" }, answer.text ? pieces(answer.text, main.start, main.end, needle) : el("span", { class: "muted", text: "(nothing)" }));
+  const said = el("div", { class: "full mono", tabindex: "0", role: "group", "aria-label": "the whole answer" }, answer.text ? pieces(answer.text, main.start, main.end, needle, main.status === "unreadable") : el("span", { class: "muted", text: "(nothing)" }));
   const below = el("div", { class: "below stack" });
   const more = answer.more ? el("button", { class: "btn quiet", text: "Show the whole text", on: { click: () => all(app, whole, i, said) } }) : null;
   const others = whole.answers.filter((a) => a.i !== i);

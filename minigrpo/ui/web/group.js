@@ -3,22 +3,23 @@
 import { attr, el, known, marked, num, plural, put, signed, text, visible } from "./dom.js";
 import { card, inside, outcome } from "./card.js";
 
-const SIGNALS = { mixed: "mixed", all_right: "all right", all_wrong: "all wrong", equal: "all equal" };
+const SIGNALS = { mixed: "mixed", all_right: "all full marks", all_wrong: "all without marks", equal: "all equal" };
+const ALIKE = { cut: "all cut off", unreadable: "no answer found", failed: "reward failed" };
 
 /** The elements of a group and what can be done to them. */
 export function group(app, board, summary) {
   const needle = board.query().search;
-  const cards = summary.answers.map((a) => card(summary, a, needle, { toggle: (key, i) => board.toggle(key, i) }));
+  let cards = []; // made when they are first shown: most groups without signal never are
   const dull = summary.signal !== "mixed";
   let spread = !dull && !matchMedia("(max-width: 640px)").matches; // what taught nothing starts folded, on a phone everything
   let starred = summary.star;
   let openI = null;
   let whole = null;
 
-  const grid = el("div", { class: "answers", id: `answers-${board.list.childElementCount}-${summary.key}` }, cards);
+  const grid = el("div", { class: "answers", role: "group", "aria-label": "Answers" });
   const flipper = el("button", { class: "flip", "aria-expanded": String(spread), on: { click: flip } },
     el("span", { class: "marks", role: "img", "aria-label": marksSay(summary) }, summary.answers.map((a) => mark(a, summary.scale))),
-    el("span", { class: "numbers" }, el("b", { text: `${summary.right} of ${summary.n} right` }), el("span", { class: "muted", text: ` · mean ${num(summary.mean)} ± ${num(summary.std)} · ${tokensSay(summary)}` })));
+    el("span", { class: "numbers" }, el("b", { text: `${summary.right} of ${summary.n} with full marks` }), el("span", { class: "muted", text: ` · mean ${num(summary.mean)}, spread ${num(summary.std)} · ${tokensSay(summary)}` })));
   const star = el("button", { class: "btn quiet star", "aria-pressed": String(starred), "aria-label": "Star this group", title: "star this group", text: starred ? "★" : "☆", on: { click: toggleStar } });
   const over = el("div", { class: "overtime stack", hidden: true });
   const inTime = el("button", { class: "btn quiet", text: "Same prompt over time", "aria-expanded": "false", on: { click: sameOverTime } });
@@ -26,7 +27,7 @@ export function group(app, board, summary) {
   const about = el("button", { class: "btn quiet", text: "Prompt and explanation", "aria-expanded": "false", on: { click: explain } });
 
   const node = el("li", { class: "group", dataset: { key: summary.key, signal: summary.signal ?? "unknown" } },
-    el("div", { class: "head" }, flipper, el("span", { class: "grow" }), el("span", { class: `kind ${summary.signal}`, text: SIGNALS[summary.signal] ?? "–" }),
+    el("div", { class: "head" }, flipper, el("span", { class: "grow" }), el("span", { class: `kind ${summary.signal}`, text: kindOf(summary) }),
       board.query().scope === "run" ? el("button", { class: "btn quiet", text: `step ${summary.step}`, on: { click: () => app.go({ step: summary.step, scope: null }) } }) : el("span", { class: "small muted", text: summary.kept === false ? "not used" : "" }),
       app.can.control ? star : null),
     el("div", { class: "asked" },
@@ -34,12 +35,19 @@ export function group(app, board, summary) {
       el("p", { class: "gold" }, el("span", { class: "tag", text: "Right answer" }), summary.gold === null || summary.gold === undefined ? el("span", { class: "muted", text: "not recorded" }) : el("bdi", null, marked(summary.gold, needle)))),
     el("p", { class: "say", text: summary.say ?? "" }),
     grid, el("div", { class: "row more" }, about, inTime), detail, over);
-  grid.hidden = !spread;
+  unfold();
 
   function flip() {
     spread = !spread;
     attr(flipper, "aria-expanded", String(spread));
+    unfold();
+  }
+
+  function unfold() {
     grid.hidden = !spread;
+    if (!spread || cards.length) return;
+    cards = summary.answers.map((a) => card(summary, a, needle, { toggle: (key, i) => board.toggle(key, i) }));
+    put(grid, cards);
   }
 
   async function load() {
@@ -50,6 +58,7 @@ export function group(app, board, summary) {
   /** Opens member `i` (null: none). */
   async function open(i) {
     if (i === openI) return;
+    if (i !== null && !spread) flip();
     const before = cards.find((c) => Number(c.dataset.i) === openI);
     const now = cards.find((c) => Number(c.dataset.i) === i);
     openI = i;
@@ -60,7 +69,6 @@ export function group(app, board, summary) {
       text(before.querySelector(".open"), "Open");
     }
     if (!now) return;
-    if (!spread) flip();
     now.classList.add("isopen");
     attr(now.querySelector(".open"), "aria-expanded", "true");
     text(now.querySelector(".open"), "Close");
@@ -116,7 +124,7 @@ export function group(app, board, summary) {
       const { groups, total } = await app.ask("same", { run: app.run(), example_id: summary.example_id });
       put(over, el("p", { class: "small muted", text: `${plural(total, "group")} of this prompt${total > groups.length ? `, ${groups.length} shown` : ""}` }),
         el("ol", { class: "rows" }, groups.map((g) => el("li", null, el("button", { class: "flip", on: { click: () => app.go({ step: g.step, scope: null, show: null, search: null }) }, "aria-current": g.key === summary.key ? "true" : null },
-          el("span", { class: "when", text: `step ${g.step}` }), el("span", { class: "marks", role: "img", "aria-label": marksSay(g) }, g.answers.map((a) => mark(a, g.scale))), el("span", { class: "small", text: `${g.right} of ${g.n} right, mean ${num(g.mean)}` }))))));
+          el("span", { class: "when", text: `step ${g.step}` }), el("span", { class: "marks", role: "img", "aria-label": marksSay(g) }, g.answers.map((a) => mark(a, g.scale))), el("span", { class: "small", text: `${g.right} of ${g.n} with full marks, mean ${num(g.mean)}` }))))));
     } catch (error) {
       put(over, el("p", { class: "note bad", text: error.message }));
     }
@@ -139,6 +147,13 @@ export function group(app, board, summary) {
   }
 
   return { node, summary, flip, open, star: toggleStar, refresh };
+}
+
+/** Why all rewards are equal, at a glance. */
+function kindOf(g) {
+  const [one] = new Set(g.answers.map((a) => a.outcome));
+  const alike = g.answers.every((a) => a.outcome === one);
+  return (g.signal === "all_wrong" && alike && ALIKE[one]) || SIGNALS[g.signal] || "–";
 }
 
 function tokensSay({ tokens }) {

@@ -1,16 +1,17 @@
 // The board: every group of a step, live or pinned, filtered, sorted, searched; nothing moves under the reader's eyes.
 
-import { arrange, attr, debounce, el, known, num, plural, put, svg, text } from "./dom.js";
+import { arrange, attr, debounce, el, known, num, pct, plural, put, svg, text } from "./dom.js";
 import { group as drawn } from "./group.js";
 import { lens } from "./lens.js";
 
 const SHOW = {
-  all: "All", mixed: "Mixed", no_signal: "No signal", all_wrong: "All wrong", all_right: "All right", cut: "Cut off",
+  all: "All", mixed: "Mixed", no_signal: "No signal", all_wrong: "All without marks", all_right: "All full marks", cut: "Cut off",
   unreadable: "No answer found", failed: "Reward failed", starred: "★ Starred",
 };
+const MEANS = { mixed: "groups whose rewards differ: these teach", no_signal: "groups whose rewards are all equal: these teach nothing", cut: "groups with an answer that was cut off", unreadable: "groups with an answer in which nothing could be read", failed: "groups in which a reward failed" };
 const ALWAYS = ["all", "mixed", "no_signal", "starred"];
 const SORT = { order: "as sampled", newest: "newest first", spread: "largest spread", advantage: "largest advantage", lowest: "lowest reward", longest: "longest", cut: "most cut off" };
-const KEPT = 400; // groups whose elements stay in memory
+const KEPT = 100; // groups whose elements stay in memory: a page of 50, and where one came from
 
 export function mount(root, app) {
   return new Board(root, app);
@@ -52,7 +53,7 @@ class Board {
     put(this.root,
       el("div", { class: "travel" },
         el("span", { class: "row" }, button("◀", "one step back", () => this.move(-1)), button("▶", "one step forth", () => this.move(1))),
-        this.slider, el("span", { class: "row" }, el("span", { class: "muted small", text: "step" }), this.place, this.of), this.mode, this.fresh,
+        this.slider, el("span", { class: "row" }, el("span", { class: "muted small", text: "viewing step" }), this.place, this.of), this.mode, this.fresh,
         el("span", { class: "row" }, this.playing, this.speed), this.sparks),
       this.words,
       el("div", { class: "sieve" }, this.chips, el("span", { class: "row tools" }, this.scope, this.sort, el("span", { class: "searchbox" }, this.search), this.lensing)),
@@ -91,7 +92,6 @@ class Board {
       this.sparked = null;
       if (!answer.board || answer.board.same) return this.app.refresh();
     }
-    this.status = answer.status;
     this.live_ = ["starting", "running", "paused", "stopping"].includes(answer.status.state);
     if (answer.spark && answer.spark !== this.sparked) this.spark(answer.spark);
     if (answer.board && !answer.board.same) this.draw(answer.board);
@@ -172,18 +172,18 @@ class Board {
     const names = Object.keys(SHOW).filter((n) => ALWAYS.includes(n) || counts[n] > 0 || n === show);
     const chips = names.map((name) => {
       this.chip ??= {};
-      this.chip[name] ??= el("button", { class: "chip", dataset: { show: name }, on: { click: () => this.filter(name) } });
+      this.chip[name] ??= el("button", { class: "chip", title: MEANS[name], dataset: { show: name }, on: { click: () => this.filter(name) } });
       text(this.chip[name], `${SHOW[name]} ${counts[name] ?? 0}`);
       attr(this.chip[name], "aria-pressed", String(name === show));
       return this.chip[name];
     });
-    arrange(this.chips, chips);
+    arrange(this.chips, [this.chipsName ??= el("span", { class: "small muted", text: "Groups" }), ...chips]);
   }
 
   drawLegend(nodes) {
-    const scale = Math.max(1, ...nodes.map((n) => n.summary.scale ?? 1));
-    const how = this.status?.advantage ? ` Advantage: ${this.status.advantage}.` : "";
-    text(this.legend, nodes.length ? `Blue answers become more likely, orange less; the number is the advantage, a full bar is ${num(nodes.every((n) => n.summary.scale === nodes[0].summary.scale) ? scale : 1)} or the group's largest.${how} Outlined: what the reward read.` : "");
+    const answers = nodes.flatMap((n) => n.summary.answers);
+    const read = answers.some((a) => known(a.excerpt.start)) ? "Outlined: what the reward read (dashed: seen, but not in the form it asks for)." : "This reward does not say what it read.";
+    text(this.legend, nodes.length ? `Blue answers become more likely, orange less; the number is the advantage, and bars are drawn to the largest of their group. ● full marks, ◐ part of them, ○ none, ✂ cut off, ∅ no answer found; a strong colour is a large advantage. ${read}` : "");
   }
 
   drawNothing(board) {
@@ -230,15 +230,16 @@ class Board {
 
   spark(spark) {
     this.sparked = spark;
-    const line = (values, name) => {
+    const line = (values, name, say) => {
       const most = Math.max(1e-9, ...values.filter(known));
       const least = Math.min(0, ...values.filter(known));
       const points = values.map((v, i) => (known(v) ? `${(118 * i) / Math.max(1, values.length - 1) + 1},${(26 - (24 * (v - least)) / (most - least)).toFixed(1)}` : "")).filter(Boolean).join(" ");
-      return el("span", { class: "spark", title: `${name} by step` }, el("span", { class: "small muted", text: name }),
-        svg("svg", { viewBox: "0 0 120 28", role: "img", "aria-label": `${name}: from ${num(values.find(known))} to ${num(values.findLast(known))}` },
+      const ends = `${say(values.find(known))} → ${say(values.findLast(known))}`;
+      return el("span", { class: "spark", title: `${name} by step: ${ends}` }, el("span", { class: "small muted" }, `${name} `, el("b", { text: ends })),
+        svg("svg", { viewBox: "0 0 120 28", role: "img", "aria-label": `${name}: ${ends}` },
           svg("line", { class: "now", y1: 0, y2: 28, x1: -9, x2: -9 }), svg("polyline", { points, fill: "none" })));
     };
-    put(this.sparks, line(spark.reward, "mean reward"), line(spark.signal, "signal"));
+    put(this.sparks, line(spark.reward, "mean reward", (x) => num(x)), line(spark.signal, "groups that teach", pct));
     this.markSpark();
   }
 

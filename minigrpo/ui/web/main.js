@@ -203,9 +203,12 @@ class Page {
       wait = await this.poll();
       this.misses = 0;
     } catch (error) {
-      if (!(error instanceof Lost || error instanceof Refused)) throw error;
       wait = Math.min(8000, 1000 * 2 ** this.misses++);
-      this.head.trouble(error, wait);
+      if (error instanceof Lost || error instanceof Refused) this.head.trouble(error, wait);
+      else { // a mistake of the page itself: told, and the next answer may be drawn all the same
+        console.error(error);
+        this.head.trouble(new Refused(`this page failed: ${error.message}`, "reload it"), wait);
+      }
       if (error instanceof Refused) this.view?.tick?.(null);
     } finally {
       this.asking = false;
