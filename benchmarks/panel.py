@@ -1,7 +1,8 @@
-"""The panel against its budgets, as one JSON document: python benchmarks/panel.py [--neighbour PAIRS].
+"""The panel against its budgets, as one JSON document: python benchmarks/panel.py [--neighbour PAIRS | --real STEPS].
 
 Pages are real ones, in Chromium; the trainer is the fake one of tests/browser. CPU shares are of one core, from the
 panel's own process. --neighbour trains smollm2 instead, with a page open in every second step: what does that cost?
+--real trains it beside two pages: how late is a group, and does a page that stays on a step move?
 """
 
 import argparse
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from browser import long_run  # noqa: E402
 from browser.conftest import FLAGS, PROBE, READY, Panel, executable, probe  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
+
+from minigrpo.runfolder import lines, read_status  # noqa: E402
 
 
 def cpu(pid: int) -> float:
@@ -150,12 +154,47 @@ def neighbour(browser: Any, panel: Panel, pairs: int) -> dict[str, Any]:
         s.tell = after
 
     session.start(config, sinks.ConsoleSink(Console(stderr=True)), around=watch)
-    watched, alone = seconds[1::2], seconds[2::2]  # the first step warms up
-    ratios = [a / b for a, b in zip(watched, alone, strict=True)]
+    watched, alone = seconds[1::2], seconds[::2]
+    ratios = [w / statistics.mean(pair) for w, pair in zip(watched, pairwise(alone), strict=True)]  # a trend falls out
     return {
         "pairs": pairs, "alone_s": round(statistics.median(alone), 3),
         "watched_s": round(statistics.median(watched), 3),
         "median_ratio": round(statistics.median(ratios), 3), "ratios": [round(r, 2) for r in ratios],
+    }  # fmt: skip
+
+
+SEEN = """window.seen = {}; new MutationObserver(() => document.querySelectorAll('li.group').forEach(g => {
+    const step = g.dataset.key.split('/')[0]; window.seen[step] ??= Date.now() / 1000; }))
+    .observe(document.documentElement, { subtree: true, childList: true });"""
+PLACE = """() => { const card = document.querySelector('article.answer.isopen'); return [scrollY,
+    card.querySelector('.open').getAttribute('aria-expanded'), card.textContent, document.activeElement.className,
+    document.querySelector('.place').value]; }"""
+
+
+def real(browser: Any, panel: Panel, steps: int) -> dict[str, Any]:
+    """A real training: how late its groups are on a page that follows, and what moves on one that stays."""
+    run = panel.root / "smollm2"
+    command = [sys.executable, "-m", "minigrpo", "train", "--task=arithmetic(high=15)", f"--out={run}"]
+    sets = ("prompts_per_step=4", f"steps={steps}", "max_tokens=16", "eval_n=0", "lr=5e-4")
+    process = subprocess.Popen([*command, *(f"--set={s}" for s in sets)])
+    while not list(lines(run / "groups" / "000000.jsonl")):
+        time.sleep(0.2)
+    live = opened(browser, f"{panel.url}#run=smollm2", "li.group")
+    live.evaluate(SEEN)
+    page = opened(browser, f"{panel.url}#run=smollm2", "li.group[data-signal='mixed']")
+    page.click("li.group[data-signal='mixed'] article.answer .open")
+    page.wait_for_selector(".why")
+    page.evaluate("scrollTo(0, 150)")
+    before, since = page.evaluate(PLACE), read_status(run)["step"]
+    while process.poll() is None:
+        live.wait_for_timeout(500)
+    live.wait_for_timeout(3000)
+    written = {g["step"]: g["t"] for g in lines(run / "groups" / "000000.jsonl")}
+    late = [at - written[int(step)] for step, at in live.evaluate("window.seen").items() if int(step) > since]
+    return {
+        "steps_followed": len(late), "late_s": [round(min(late), 2), round(max(late), 2)],
+        "steps_while_pinned": read_status(run)["step"] - since, "moved": page.evaluate(PLACE) != before,
+        "exit": process.returncode,
     }  # fmt: skip
 
 
@@ -166,13 +205,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="for which viewers watch")
     parser.add_argument("--live", type=float, default=180.0, help="seconds for which a page stays open")
     parser.add_argument("--neighbour", type=int, default=0, metavar="PAIRS", help="only this: steps with and without")
+    parser.add_argument("--real", type=int, default=0, metavar="STEPS", help="only this: a page beside a real training")
     args = parser.parse_args()
     with sync_playwright() as play, tempfile.TemporaryDirectory() as folder:
         browser = play.chromium.launch(executable_path=executable(), args=FLAGS)
         panel = Panel(Path(folder))
         start_mb = resident(panel.process.pid)
+        found: dict[str, Any]
         if args.neighbour:
-            found: dict[str, Any] = {"neighbour": neighbour(browser, panel, args.neighbour)}
+            found = {"neighbour": neighbour(browser, panel, args.neighbour)}
+        elif args.real:
+            found = {"real": real(browser, panel, args.real)}
         else:
             found = {
                 "open": opening(browser, panel, args.steps), "one": watching(browser, panel, 1, args.seconds),

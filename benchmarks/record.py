@@ -62,8 +62,8 @@ RUNS: dict[str, dict[str, Any]] = {
         "schedule": "constant",  # else the last steps, whose tokens stay, change nothing
     },
     "run_a": {
-        "task": 'arithmetic(low=10, high=60, n=400, prompt="What is {a} {op} {b}? Say: The answer is, and the '
-        'number.")',
+        "task": "arithmetic(low=10, high=60, n=400, prompt='What is {a} {op} {b}? Say: The answer is, and the "
+        "number.')",
         "reward": ["number(lenient=True)", "mine.py:layout(weight=4.0)"], "steps": 12, "max_tokens": 24, "eval_n": 24,
         "lr": 5e-4,
     },

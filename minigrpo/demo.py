@@ -48,8 +48,7 @@ def run(settings: Config, screen: Console, *, command: str, offline: bool) -> tu
         return run, code, None
     s, groups = seen[0]
     _show(screen, groups, _sample(s))
-    result = evaluate.document(str(run), s.job.config.task, settings.eval_n, s.job.parts[0], *s.answers)
-    evaluate.keep(run, result, *s.answers, seed=settings.seed)
+    result = session.compared(s)
     screen.print(evaluate.table(result))
     screen.print(Text(evaluate.in_words(result, s.answers[0])), soft_wrap=True)
     _next(screen, run)
@@ -97,6 +96,7 @@ def _next(screen: Console, run: Path) -> None:
     lines = [
         f"everything is in {run}: config.yaml, events.jsonl, groups/ (every answer), checkpoints/, adapter/",
         "next:",
+        f"  {program} panel   (every group of this run, its curves, and a chat with it)",
         f"  {program} chat {run}",
         f"  {program} eval {run} --task \"arithmetic(ops='-')\"",
         f'  {program} train --task "sequences()" --set steps=30',

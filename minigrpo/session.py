@@ -254,7 +254,7 @@ def _save(s: Session) -> None:
 
 def _end(s: Session) -> int:
     done = s.at.step == s.job.config.steps
-    if not done and s.at.step and not (s.run / "checkpoints" / f"step-{s.at.step:06d}").exists():
+    if not (done or s.at.step in (0, *runfolder.checkpoint_steps(s.run))):
         _save(s)
     if done:
         s.desk.report("saving", 0, 1)
@@ -262,12 +262,20 @@ def _end(s: Session) -> int:
             s.run, lambda folder: checkpoint.save_adapter(folder, s.policy, s.renderer, s.job.config)
         )
         s.tell(Saved(s.at.step, str(s.run / "adapter")))
+        if len(s.answers) == 2 and s.job.config.adapter is None:  # a fresh adapter is zero: the first were the base's
+            evaluate.keep(s.run, compared(s), *s.answers, seed=s.job.config.seed)
     state, reason = ("finished", "") if done else ("stopped", f"{s.desk.stop}; go on with: minigrpo resume {s.run}")
     s.tell(Ended(s.at.step, state, reason))
     s.desk.status.end(state, reason)
     if done or s.desk.signal is None:
         return 0
     return 128 + s.desk.signal
+
+
+def compared(s: Session) -> dict[str, Any]:
+    """The evaluation before the first step beside that after the last, as `eval --json` prints it."""
+    c = s.job.config
+    return evaluate.document(str(s.run), c.eval_task or c.task, c.eval_n, s.job.parts[0], *s.answers)
 
 
 def make_renderer(policy: Policy, config: Config, date: datetime.date) -> prompt.Renderer:

@@ -1,5 +1,6 @@
 """Whole runs on the tiny model: they repeat, resume, obey, survive bad rewards, and leave a plain PEFT adapter."""
 
+import json
 import shutil
 import signal
 import subprocess
@@ -160,3 +161,13 @@ def test_a_part_s_metric_is_what_the_part_counts(settings: dict[str, Any]) -> No
         mine = [c["parts"]["number"] for g in groups(run) if g["step"] == s["step"] for c in g["completions"]]
         assert s["reward/number"] == pytest.approx(sum(p["lenient"] for p in mine) / len(mine))
         assert s["reward/mean"] == pytest.approx(2 * s["reward/number"])
+
+
+def test_the_evaluations_of_start_and_end_are_kept_with_their_answers(settings: dict[str, Any], tmp_path: Path) -> None:
+    run = train(settings)
+    (path,) = (run / "eval").iterdir()
+    kept, events = json.loads(path.read_text()), [e for e in said(run) if e["event"] == "Evaluated"]
+    assert [kept[side]["strict"] for side in ("base", "adapter")] == [events[0]["strict"], events[-1]["strict"]]
+    assert len(kept["answers"]) == kept["n"] == events[0]["n"]
+    further = train(settings, adapter=str(run / "adapter"), out=str(tmp_path / "further"))
+    assert not (further / "eval").exists()  # what it began with is not the base

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from session_ground import until
 
 from minigrpo import evaluate
 from minigrpo.types import Completion, Example, Part, Score
-from minigrpo.ui import compare, results
+from minigrpo.ui import compare
 from minigrpo.ui.shelf import Shelf
 
 Ask = Callable[..., dict[str, Any]]
@@ -113,6 +114,48 @@ def test_files_of_the_maker_are_not_run(run: Path, tmp_path: Path, key: str) -> 
     assert asker(tmp_path)("evals", run="r")["refused"]["command"] == f"minigrpo eval {run}"
 
 
+def test_a_prompt_may_speak_of_files(run: Path, tmp_path: Path) -> None:
+    (run / "config.yaml").write_text(json.dumps({"system_prompt": "look at x.py: it counts"}))
+    assert asker(tmp_path)("evals", run="r")["refused"] is None
+    (run / "config.yaml").write_text("{torn")  # the evaluation itself says so
+    assert asker(tmp_path)("evals", run="r")["refused"] is None
+
+
+def test_absurd_numbers_are_none(run: Path, tmp_path: Path) -> None:
+    (run / "adapter").mkdir()
+    (run / "adapter" / "adapter_config.json").write_text("{}")
+    huge = (
+        f'{json.dumps(OLD)[:-1]}, "seconds": 1e999, "t": {10**400}, "step": {10**400}, "seed": NaN, '
+        '"answers": [{"question": 1, "gold": 1e999}]}'
+    )
+    put(run, "a.json", huge)
+    put(run, "b.json", OLD | {"n": 10**400, "seconds": 1.0})
+    metrics = {"speed/tokens_per_s": 1e-320, "length/mean": 5}
+    (run / "events.jsonl").write_text(json.dumps({"event": "Step", "metrics": metrics}))
+    ask = asker(tmp_path)
+    (found,) = ask("evals", run="r")["results"]
+    assert (found["id"], found["seconds"], found["step"], found["seed"]) == ("a", None, "final", None)
+    json.dumps([found, ask("eval_rows", run="r", id="a")], allow_nan=False)
+    assert "questions" in ask("evaluate", run="r", n=16, dry=True)["say"]
+
+
+def test_two_pages_cannot_start_two(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import time; time.sleep(0.6)"
+    monkeypatch.setattr(compare.child, "command", lambda *a: [sys.executable, "-c", program])
+    (run / "adapter").mkdir()
+    (run / "adapter" / "adapter_config.json").write_text("{}")
+    ask, answers = asker(tmp_path), []
+    pages = [threading.Thread(target=lambda: answers.append(ask("evaluate", run="r", n=4))) for _ in range(4)]
+    for page in pages:
+        page.start()
+    for page in pages:
+        page.join()
+    assert sorted("error" in a for a in answers) == [False, True, True, True]
+    until(lambda: ask("evals", run="r")["running"] is None)
+    pid = json.loads((run / "eval" / "eval.now").read_text())["pid"]
+    until(lambda: not os.path.exists(f"/proc/{pid}"))  # no zombie is left
+
+
 def test_one_at_a_time_and_what_became_of_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = "import sys, time; print('loading', sys.argv[1:]); time.sleep(float(sys.argv[-1]))"
     monkeypatch.setattr(compare.child, "command", lambda m, *args: [sys.executable, "-c", program, *args, "0.5"])
@@ -149,9 +192,9 @@ def test_an_evaluation_of_a_checkpoint(painted: Path, tmp_path: Path) -> None:
     until(lambda: ask("evals", run="blue")["running"] is None, 120)
     found = ask("evals", run="blue")
     assert found["failed"] is None, found
-    (result,) = found["results"]
+    (result,) = (r for r in found["results"] if r["step"] == 2)  # the run has one of its end, too
     assert (result["step"], result["n"], result["task"]) == (2, 5, "arithmetic(high=6)")
     rows = ask("eval_rows", run="blue", id=result["id"])["rows"]
     assert {r["adapter"]["text"] for r in rows} == {"RED"}
-    assert all(results.number(r["base"]["value"]) == 0.0 for r in rows)
+    assert all(r["base"]["value"] == 0.0 for r in rows)
     assert os.listdir(tmp_path) == ["blue"]

@@ -12,6 +12,7 @@ import pytest
 from ui_ground import Ask, asking, mixed, put, run, status  # noqa: F401
 
 from minigrpo import runfolder
+from minigrpo.errors import UserError
 from minigrpo.runfolder.status import process_start
 from minigrpo.ui import control
 from minigrpo.ui.control import Ends, answered, pending
@@ -218,6 +219,14 @@ def test_notes_go_nowhere_else(run: Path, ask: Ask, tmp_path: Path) -> None:
         {"key": "k" * 201, "star": True},
     ):
         assert ask("note", run="a", **query)["error"]
+
+
+def test_a_folder_of_trl_is_only_read(tmp_path: Path) -> None:
+    (tmp_path / "completions").mkdir()
+    (tmp_path / "completions" / "completions_00001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UserError, match="takes no stars, notes or votes"):
+        control.append_note(tmp_path, {"vote": {}})
+    assert [p.name for p in tmp_path.iterdir()] == ["completions"]
 
 
 def test_reading_leaves_no_trace(run: Path, ask: Ask) -> None:

@@ -220,6 +220,19 @@ def test_a_long_history_is_read_in_several_looks(run: Path, monkeypatch: pytest.
     assert found.reading is None
 
 
+@pytest.mark.parametrize("name", ["events.jsonl", "notes.jsonl"])
+def test_so_is_a_long_log_of_events_or_notes(run: Path, name: str) -> None:
+    line = '{"event": "Step", "step": %d, "key": "%d", "star": true}\n'
+    (run / name).write_text("".join(line % (n, n) for n in range(200)) + '{"torn')
+    found, shares = Index(run, Shards), []
+    for _ in range(7):
+        found.refresh(patience=-1.0)
+        shares.append(found.reading)
+    assert shares[:6] == sorted(s for s in shares if s)
+    assert shares[6] is None
+    assert len(found.history.steps if name == "events.jsonl" else found.stars) == 200
+
+
 def test_a_line_without_end_does_not_fill_the_memory(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minigrpo.ui.tail.LONGEST", 4096)
     append(run, b"x" * 10_000)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from train_ground import MINE, TINY, Ask, ask, place, until  # noqa: F401
 
 from minigrpo import runfolder
+from minigrpo.errors import UserError
 from minigrpo.ui import launch
 
 
@@ -99,6 +101,35 @@ def test_start_refuses_what_cannot_be(ask: Ask, place: Path) -> None:
     (place / "runs" / "run.json").write_text("{}")
     assert "shows one run" in ask("start", values={})["error"]
     assert not launch.tail(place / "none.log")
+
+
+def test_a_folder_that_cannot_be_written_is_told(ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "runs").write_text("a file")
+    answer = ask("start", values={"out": "new"})
+    assert "cannot write" in answer["error"]
+    assert answer["fix"]
+    with pytest.raises(UserError, match=r"cannot write .*train\.log: No such file"):
+        launch.go_on(place / "none")
+    commands: list[list[str]] = []
+    monkeypatch.setattr(launch, "detach", lambda command, log: commands.append(command))
+    (place / "-x").mkdir()
+    launch.go_on(Path("-x"))
+    assert commands[0][-1] == str(place / "-x")
+
+
+def test_every_page_hears_why_a_start_failed(ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import time; time.sleep(0.3); print('error: no luck\\n  fix: try again')"
+    monkeypatch.setattr(launch.child, "command", lambda *a: [sys.executable, "-c", program])
+    tail, answers, waits = launch.tail, [], iter([0.0, *[0.3] * 9])  # the first would put the log away meanwhile
+    monkeypatch.setattr(launch, "tail", lambda path: (time.sleep(next(waits)), tail(path))[1])
+    name = ask("start", values={"out": "x" * 100})["run"]
+    time.sleep(0.5)
+    pages = [threading.Thread(target=lambda: answers.append(ask("starting", run=name))) for _ in range(4)]
+    for page in pages:
+        page.start()
+    for page in pages:
+        page.join()
+    assert [(a["state"], a["say"], a["fix"]) for a in answers] == [("failed", "no luck", "try again")] * 4
 
 
 def test_the_log_is_read_as_a_terminal_shows_it(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -110,6 +111,33 @@ print([m for m in ("torch", "transformers", "peft") if m in sys.modules])
 def test_panel_process_has_no_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SERVED, tmp_path], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="ticks are counted as Linux does")
+def test_an_idle_panel_rests(tmp_path: Path) -> None:
+    """Gradio's queue would wake a thousand times a second."""
+    command = [sys.executable, "-m", "minigrpo", "panel", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as panel:
+        try:
+            assert panel.stdout
+            assert panel.stdout.readline().startswith("panel on http://")
+            time.sleep(2)  # what starts with it has started
+
+            def seconds() -> float:
+                fields = Path(f"/proc/{panel.pid}/stat").read_text().rpartition(")")[2].split()
+                return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+            before = seconds()
+            time.sleep(2)
+            assert seconds() - before < 0.05
+        finally:
+            panel.terminate()
+
+
+def test_the_map_names_every_module() -> None:
+    named = re.findall(r"^    (\w+) +\S", ui.__doc__ or "", re.M)
+    assert sorted(named) == sorted(p.stem for p in Path(ui.__file__).parent.glob("*.py") if p.stem != "__init__")
 
 
 @pytest.mark.slow

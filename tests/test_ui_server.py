@@ -158,11 +158,11 @@ def test_damaged_lines_are_told(run: Path, ask: Ask) -> None:
         ({"state": "stopping"}, "Stopping: it saves first", 1000),
         ({"state": "finished", "step": 60}, "Finished after step 60", 15000),
         ({"state": "failed", "step": 2}, "Failed after step 2", 5000),
-        ({"state": "running", "heartbeat": 150}, "No heartbeat for 2 min: the process is busy or stuck", 1000),
+        ({"state": "running", "heartbeat": 150}, "No heartbeat for 2 min 30 s: the process is busy or stuck", 1000),
         ({"state": "running", "pid_start": 1}, "Crashed: the process is gone; nothing saved is lost. Go on with", 5000),
         ({"state": "running", "host": "gpu7", "phase": "sampling"}, "Sampling, on another machine (gpu7)", 1000),
         ({"state": "running", "host": "gpu7", "heartbeat": 20}, "No heartbeat for 20 s from gpu7", 1000),
-        ({"state": "running", "host": "gpu7", "heartbeat": 150}, "No heartbeat from gpu7 for 2 min: its", 5000),
+        ({"state": "running", "host": "gpu7", "heartbeat": 150}, "No heartbeat from gpu7 for 2 min 30 s: its", 5000),
         ({"state": "dancing"}, "Its status.json cannot be read.", 5000),
     ],
 )  # fmt: skip
@@ -277,7 +277,7 @@ def test_runs(run: Path) -> None:
     assert (found["latest"], found["can"]["control"], found["root"]) == ("a", True, str(run.parent))
     assert set(found["runs"][0]) == {
         "id", "name", "kind", "state", "step", "max_steps", "reward", "signal", "model", "recipe", "task", "best",
-        "created", "seconds", "size", "starred",
+        "created", "seconds", "size", "starred", "path",
     }  # fmt: skip
 
 

@@ -120,8 +120,35 @@ def test_a_row_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch
     (run / "status.json").write_text(json.dumps(status | {"state": "finished"}))
     listing = Listing(Shelf(tmp_path))
     first = listing.rows()
-    monkeypatch.setattr("minigrpo.ui.listing.read_config", None)
+    monkeypatch.setattr("minigrpo.runfolder.row", None)
     assert listing.rows() == first
+
+
+def test_every_star_counts(tmp_path: Path) -> None:
+    notes = ['{"key": "1/1-0", "star": true}', json.dumps({"vote": "x" * (1 << 19)})]
+    (create(tmp_path) / "notes.jsonl").write_text("\n".join(notes) + "\n")
+    assert Listing(Shelf(tmp_path)).rows()[0]["starred"] == 1
+
+
+def test_the_size_is_that_of_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = create(tmp_path)
+    listing = Listing(Shelf(tmp_path))
+    (before,) = listing.rows()
+    assert before["path"] == str(run)
+    (run / "adapter.bin").write_bytes(b"x" * 50_000)
+    assert listing.rows()[0]["size"] == before["size"]  # a live run is not added up all the time
+    status = json.loads((run / "status.json").read_text())
+    (run / "status.json").write_text(json.dumps(status | {"state": "finished"}))
+    assert listing.rows()[0]["size"] > before["size"] + 40_000
+    monkeypatch.setattr("minigrpo.ui.listing._FILES", 2)
+    assert Listing(Shelf(tmp_path)).rows()[0]["size"] is None
+
+
+def test_a_run_that_is_played_again_is_not_trained(tmp_path: Path) -> None:
+    create(tmp_path, "a")
+    played = create(tmp_path, "b") / "run.json"
+    played.write_text(json.dumps(json.loads(played.read_text()) | {"replay": {"of": "a"}}))
+    assert Shelf(tmp_path).live() == ["a"]
 
 
 def test_broken_runs_have_a_row(tmp_path: Path) -> None:

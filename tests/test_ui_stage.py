@@ -1,5 +1,8 @@
 """Questions of several pages, one model at a time: order, switches, stops; with workers that only pretend."""
 
+import json
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +12,7 @@ import pytest
 from session_ground import until
 
 from minigrpo.errors import UserError
+from minigrpo.ui import process
 from minigrpo.ui import stage as stages
 from minigrpo.ui.process import Key
 from minigrpo.ui.stage import Stage
@@ -199,3 +203,15 @@ def test_there_are_bounds(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None
     stage.say(ONE, BODY)
     with pytest.raises(UserError, match="no longer known"):
         stage.poll(ident)
+
+
+@pytest.mark.parametrize("last", ['{"event": "te', "[3]", '{"event": "text"}'])
+def test_a_worker_that_dies_in_a_line_is_gone(monkeypatch: pytest.MonkeyPatch, last: str) -> None:
+    ready = json.dumps({"event": "ready", "warning": None, "model": "m", "device": "cpu", "mixed": True})
+    program = f"import os, sys; print({ready!r}); print({last!r}, end='', flush=True); os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(process.child, "command", lambda *a: [sys.executable, "-c", program])
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    heard: list[str] = []
+    worker = process.Worker(ONE, lambda w, line: heard.append(line["id"] if line.get("event") == "text" else w.state))
+    until(lambda: heard[-1:] == ["gone"])
+    assert worker.facts()["say"] == "the model's process was killed, as a system does that runs out of memory"

@@ -150,7 +150,7 @@ class Shown:
 
 def test_a_notebook_follows_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, live = Shown(monkeypatch), Live()
-    live(Started(0, 2, {"reward": ["number()"], "max_tokens": 8}, 1000))
+    live(Started(0, 2, {"reward": ["number(lenient=True)"], "max_tokens": 8}, 1000))
     live(Evaluated(0, 16, 0.1, 0.25, 0.0, 5.0))
     live.progress("sampling", 3, 16)
     for step in (1, 2):
@@ -170,6 +170,19 @@ def test_a_notebook_follows_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "&lt;img src=x" in board[-1]  # the group whose rewards differ
     assert "&lt;b&gt;one" in warning[0]
     assert "Traceback" not in warning[0]
+
+
+def test_a_resumed_run_goes_on_from_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, live = Shown(monkeypatch), Live()
+    live(Started(40, 42, {"reward": ["number()"]}, 1000))
+    for step in (41, 42):
+        live(Step(step, {"reward/mean": 0.5}, {"rollout": 1.0}, []))
+    live(Evaluated(42, 16, 0.1, 0.25, 0.0, 5.0))  # strict is what it was trained on
+    live(Ended(42, "finished"))
+    said, board = shown.pages
+    assert "step 41: 0.50, step 42: 0.50" in board[-1]
+    assert ">step 41</text>" in board[-1]
+    assert "10% of 16 held-out" in said[-1]
 
 
 def test_progress_does_not_flood(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,7 @@ def test_a_token_shows_once_its_characters_are_whole() -> None:
     assert side.whole(False) == {"text": "aé漢\ufffdb", "finish": "stop"}
 
 
+@pytest.mark.slow
 def test_without_an_adapter_nothing_is_loaded(painted: Path, tmp_path: Path) -> None:
     ask = asker(tmp_path)
     bare = tmp_path / "bare"
@@ -166,17 +167,22 @@ def test_folders_of_trl_and_damaged_ones(tmp_path: Path) -> None:
     assert (found["state"], found["steps"], found["final"]) == ("none", [5], False)
     assert "no checkpoint of step 10" in ask("chat_open", run="trl", step=10, look=True)["error"]
     assert "does not say which rewards" in ask("verdict", run="trl", text="1", answer="1")["error"]
+    sides = {"a": "base", "b": "adapter"}
+    assert "takes no" in ask("vote", run="trl", prompt="p", a="x", b="y", choice="a", which=sides)["error"]
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "run.json").write_text("{torn")
     assert ask("chat_open", run="odd")["say"] == "no adapter is saved yet"
     assert ask("questions", run="odd")["rows"] == []
 
 
+@pytest.mark.slow
 def test_questions_come_from_evaluations_and_from_groups(painted: Path, ask: Ask, tmp_path: Path) -> None:
     rows = ask("questions", run="blue", n=50)["rows"]
     lines = [json.loads(t) for t in (painted / "blue" / "groups" / "000000.jsonl").read_text().splitlines()]
     golds = {line["prompt"]: line["answer"] for line in lines}
-    assert {r["question"]: r["gold"] for r in rows} == golds
+    found = {r["question"]: r["gold"] for r in rows}
+    assert golds.items() <= found.items()
+    assert len(found) <= len(golds) + 3  # those of its evaluation
     (tmp_path / "r" / "groups").mkdir(parents=True)
     (tmp_path / "r" / "run.json").write_text("{}")
     chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
@@ -184,10 +190,12 @@ def test_questions_come_from_evaluations_and_from_groups(painted: Path, ask: Ask
     odd: list[Any] = ["", "x" * 9000, opened, [3], [{"role": "user", "content": 5}], None, chat]
     text = "\n".join(json.dumps({"example_id": i, "prompt": p, "answer": "1"}) for i, p in enumerate(odd))
     (tmp_path / "r" / "groups" / "000000.jsonl").write_text(text + "\n[1]\n{torn")
-    found = asker(tmp_path)("questions", run="r")["rows"]
-    assert found == [{"id": "6", "question": "u", "before": chat[:1], "gold": "1"}]
+    assert asker(tmp_path)("questions", run="r")["rows"] == [
+        {"id": "6", "question": "u", "before": chat[:1], "gold": "1"}
+    ]
 
 
+@pytest.mark.slow
 def test_verdict_is_the_rewards(painted: Path, ask: Ask) -> None:
     for text, gold in [("BLUE", "blue"), ("it is blue", "BLUE"), ("red", "BLUE"), ("", "BLUE")]:
         (found,) = ask("verdict", run="blue", text=text, answer=gold)["verdicts"]
@@ -231,9 +239,11 @@ def test_votes_are_counted_and_kept(tmp_path: Path) -> None:
         found = ask("vote", run="r", prompt="p", a="x", b="y", choice=choice, which=which)
     assert found["tally"] == {"base": 1, "adapter": 2, "tie": 1}
     assert json.loads((run / "notes.jsonl").read_text().splitlines()[-1])["vote"]["winner"] == "tie"
+    ask("vote", run="r", prompt="p", a="é" * 9000, b="y", choice="a", which=which)
+    assert f'"{"é" * talk.NOTED}"' in (run / "notes.jsonl").read_text().splitlines()[-1]
     (run / "notes.jsonl").unlink()
     (run / "notes.jsonl").symlink_to(tmp_path / "elsewhere")
-    assert "cannot write" in ask("vote", run="r", prompt="p", a="x", b="y", choice="a", which=which)["error"]
+    assert "is a link" in ask("vote", run="r", prompt="p", a="x", b="y", choice="a", which=which)["error"]
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -247,5 +257,8 @@ def test_votes_are_counted_and_kept(tmp_path: Path) -> None:
         {"talks": {"base": [{"role": "tool", "content": "x"}], "adapter": QUESTION}},
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked(ask: Ask, changes: dict[str, Any]) -> None:
-    assert "error" in ask("chat_say", **PLAIN | changes)
+def test_what_cannot_be_asked(tmp_path: Path, changes: dict[str, Any]) -> None:
+    (tmp_path / "blue").mkdir()
+    (tmp_path / "blue" / "run.json").write_text("{}")
+    stage = Stage(lambda *_: pytest.fail("it was asked"))
+    assert "error" in asker(tmp_path, stage)("chat_say", **PLAIN | changes)

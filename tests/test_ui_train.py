@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from train_ground import MINE, Ask, ask, place, until  # noqa: F401
+from train_ground import MINE, SEARCH, Ask, ask, place, until  # noqa: F401
 
 from minigrpo.ui import consent, train
 from minigrpo.ui.preview import Preview
@@ -37,6 +37,7 @@ def test_plan_tells_all_without_doing_any(ask: Ask, place: Path) -> None:
 def test_the_panel_never_imports_torch(place: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom minigrpo.ui import train\nfrom minigrpo.ui.shelf import Shelf\n"
+        "train.Survey.begin = lambda survey: None\n"  # its process would
         "f = {f.__name__: f for f in train.functions(Shelf(Path('runs')))}\n"
         "f['form']({}); a = f['plan']({'values': {'task': 'mine.py:few()', 'ratio': 'token()'}})\n"
         "assert a['errors'] == [], a\nassert a['preview']['train'] == 4, a\nassert 'torch' not in sys.modules\n"
@@ -136,6 +137,7 @@ def test_nonsense_is_refused(ask: Ask, question: Any, place: Path) -> None:
 
 @pytest.mark.slow
 def test_form_offers_what_there_is(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train.Survey, "begin", SEARCH)
     assert ask("form")["ready"] is False
     form = until(lambda: (a := ask("form"))["ready"] and a)
     offered = {f["key"]: [c["value"] for c in f["choices"]] for f in form["fields"]}

@@ -71,6 +71,12 @@ def test_only_what_differs_is_in_the_command() -> None:
         ("stepz", 3, "no option called 'stepz'", "did you mean 'steps'?"),
         ("out", "../elsewhere", "is no plain name", "beside the other runs"),
         ("out", ".hidden", "is no plain name", ""),
+        ("out", "-x", "is no plain name", "beside the other runs"),
+        ("out", "a\0b", "is no plain name", ""),
+        ("out", "a\ud800", "is no plain name", ""),
+        ("out", "a\u202eb", "is no plain name", ""),
+        ("out", "x" * 101, "101 characters", ""),
+        ("out", "漢" * 80, "80 characters", ""),
         ("system_prompt", "a\0b", "no text", ""),
         ("system_prompt", "\ud800", "no text", ""),
         ("system_prompt", "x" * 30_000, "30,000 characters", "save the config"),
@@ -121,6 +127,7 @@ def test_fields_cover_the_config() -> None:
     assert all(f["help"] for f in fields)
 
 
+@pytest.mark.slow  # imports torch
 def test_the_demos_preset_is_the_demo() -> None:
     from minigrpo import demo
 

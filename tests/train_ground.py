@@ -9,6 +9,7 @@ import pytest
 
 from minigrpo.ui import train
 from minigrpo.ui.shelf import Shelf
+from minigrpo.ui.survey import Survey
 
 MINE = """
 import os, time
@@ -47,12 +48,14 @@ TINY = {
     "group_size": 3, "max_tokens": 6, "eval_n": 2, "lr": 0.01,
 }  # fmt: skip
 Ask = Callable[..., Any]
+SEARCH = Survey.begin  # imports torch in a process: for the tests that are about it
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Survey, "begin", lambda survey: None)
     return tmp_path
 
 

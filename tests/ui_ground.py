@@ -15,6 +15,7 @@ from minigrpo.events import Step, to_line
 from minigrpo.types import Completion, Example, Group, Part, Score, Span, has_spread, mean
 from minigrpo.ui import control, server
 from minigrpo.ui.index import Index
+from minigrpo.ui.library import Library
 from minigrpo.ui.shards import Shards
 from minigrpo.ui.shelf import Shelf
 
@@ -96,7 +97,7 @@ def index(run: Path) -> Index:
 def asking(root: Path, shelf: Shelf | None = None) -> Ask:
     """ask("poll", run=…): the panel's functions as the page calls them; what they answer must be JSON in UTF-8."""
     shelf = shelf or Shelf(root)
-    functions = {f.__name__: f for f in (*server.functions(shelf), *control.functions(shelf))}
+    functions = {f.__name__: f for f in (*server.functions(shelf, Library()), *control.functions(shelf))}
 
     def ask(name: str, **query: Any) -> dict[str, Any]:
         found = functions[name](query)

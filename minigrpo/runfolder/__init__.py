@@ -12,7 +12,7 @@ from minigrpo.runfolder.control import COMMANDS, Command, Control, reply, send
 from minigrpo.runfolder.folder import create, describe, lock, read_run
 from minigrpo.runfolder.groups import group_line
 from minigrpo.runfolder.logs import Logs, lines, tail
-from minigrpo.runfolder.reading import row, runs, summary
+from minigrpo.runfolder.reading import read_config, row, runs, summary
 from minigrpo.runfolder.status import PHASES, STATES, Status, read_status, state
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "lines",
     "load_checkpoint",
     "lock",
+    "read_config",
     "read_run",
     "read_status",
     "reply",

@@ -56,9 +56,8 @@ def row(run: Path) -> dict[str, Any]:
     """One run as `runs` lists it: name, state, step, max_steps, reward, signal, model, recipe, path."""
     facts = durable.read_json(run / "run.json")
     status = read_status(run)
-    config = _config(run / "config.yaml")
-    step = _last(logs.tail(run / "events.jsonl"), "Step")
-    metrics = _mapping(step, "metrics")
+    config = read_config(run)
+    metrics = _mapping(_last_step(run / "events.jsonl"), "metrics")
     return {
         "name": run.name,
         "state": status["state"] if isinstance(facts, dict) else "broken",
@@ -72,12 +71,21 @@ def row(run: Path) -> dict[str, Any]:
     }
 
 
-def _config(path: Path) -> dict[str, Any]:
-    """The raw options: a list of runs must not fail for one that an older minigrpo wrote."""
-    with suppress(OSError, yaml.YAMLError, ValueError, RecursionError), durable.open_regular(path) as file:
+def read_config(run: Path) -> dict[str, Any]:
+    """The raw options of config.yaml; empty where it cannot be read. An older minigrpo may have written it."""
+    with (
+        suppress(OSError, yaml.YAMLError, ValueError, RecursionError),
+        durable.open_regular(run / "config.yaml") as file,
+    ):
         values = yaml.load(file.read(1 << 16), _Loader)
         return values if isinstance(values, dict) else {}
     return {}
+
+
+def _last_step(log: Path) -> dict[str, Any] | None:
+    """From the end of the log: a few lines, or more where other events follow it."""
+    found = (_last(logs.tail(log, size), "Step") for size in (1 << 13, 1 << 18))
+    return next((step for step in found if step), None)
 
 
 def _last(events: list[dict[str, Any]], kind: str) -> dict[str, Any] | None:

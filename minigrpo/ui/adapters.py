@@ -5,7 +5,6 @@ from pathlib import Path
 
 from minigrpo import runfolder
 from minigrpo.errors import UserError
-from minigrpo.runfolder.status import LIVE
 from minigrpo.ui.process import Key
 from minigrpo.ui.shelf import Shelf, kind
 
@@ -49,4 +48,4 @@ def final(run: Path) -> bool:
 
 def training(shelf: Shelf) -> list[str]:
     """The runs that are being trained: another model beside them takes memory and time."""
-    return [ident for ident, run in shelf.runs().items() if runfolder.state(run) in LIVE]
+    return shelf.live()

@@ -25,6 +25,8 @@ def replay(folder: Path, screen: Console, ready: Callable[[dict[str, str]], obje
 
     def told(where: dict[str, str]) -> None:
         (ready or tell)(where)
+        if ready is None:
+            screen.print("a recorded run plays in it, faster than it was; nothing is trained", highlight=False)
         show(where["url"], screen)
 
     serve(folder, recorded=True, ready=told)

@@ -9,15 +9,13 @@ from minigrpo.events import finite
 from minigrpo.ui import view
 from minigrpo.ui.advice import of_step
 from minigrpo.ui.ask import Query
-from minigrpo.ui.index import Index
+from minigrpo.ui.index import Index, Show, Sort
 
 PAGE = 50  # groups that the board lists at once
 ROOM = 48_000  # bytes of a board; what does not fit follows with the next poll
 _STEPS = 2000  # listed for the slider
 _SUMMED = 64  # groups of a step that its sentence is about
 
-Show = Literal["all", "mixed", "no_signal", "all_wrong", "all_right", "cut", "unreadable", "failed", "starred"]
-Sort = Literal["order", "spread", "advantage", "lowest", "longest", "cut", "newest"]
 Step = Annotated[int, Field(ge=0, lt=1 << 31)]
 _NONE = {  # how it reads that no group matches
     "all": "There is no group {where}.",

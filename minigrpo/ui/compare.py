@@ -3,22 +3,24 @@
 import json
 import os
 import shlex
-import subprocess
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from minigrpo import config as configs
 from minigrpo import runfolder
 from minigrpo.errors import UserError
 from minigrpo.runfolder import durable
 from minigrpo.runfolder.status import LIVE, process_start
 from minigrpo.sinks import duration
-from minigrpo.ui import adapters, child, results
+from minigrpo.ui import adapters, child, consent, launch, results
 from minigrpo.ui.ask import Answer, Handler, Query, handler
-from minigrpo.ui.rules import read_config
+from minigrpo.ui.plain import number, words
 from minigrpo.ui.shelf import Shelf, kind
 
 LOG, NOW = "eval.log", "eval.now"  # what the process said, and which one it is
@@ -44,6 +46,7 @@ class Evaluate(Query):
 
 def functions(shelf: Shelf) -> Sequence[Handler]:
     """The handlers of the Compare tab."""
+    guard = threading.Lock()
 
     @handler
     def evals(q: Evals) -> Answer:
@@ -65,11 +68,12 @@ def functions(shelf: Shelf) -> Sequence[Handler]:
             raise UserError(refused["say"], refused["command"])
         if not adapters.final(run) and not adapters.steps(run):
             raise UserError("this run has not saved an adapter yet", "wait for its first checkpoint")
-        if running := _state(run)["running"]:
-            raise UserError(f"an evaluation is under way: {running['say']}", "one at a time")
         say = cost(run, q.n)
-        if not q.dry:
-            _start(run, q.n, q.step)
+        with guard:
+            if running := _state(run)["running"]:
+                raise UserError(f"an evaluation is under way: {running['say']}", "one at a time")
+            if not q.dry:
+                _start(run, q.n, q.step)
         return {"started": not q.dry, "say": say}
 
     return [evals, eval_rows, evaluate]
@@ -89,8 +93,8 @@ def _guess(run: Path) -> float | None:
     for event in reversed(runfolder.tail(run / "events.jsonl")):
         metrics = event.get("metrics") if event.get("event") == "Step" else None
         if isinstance(metrics, dict):
-            speed, length = (results.number(metrics.get(k)) for k in ("speed/tokens_per_s", "length/mean"))
-            return 2 * length / speed if speed and length and speed > 0 else None
+            speed, length = (number(metrics.get(k)) for k in ("speed/tokens_per_s", "length/mean"))
+            return number(2 * length / speed) if speed and length and speed > 0 else None
     return None
 
 
@@ -101,29 +105,28 @@ def _refused(run: Path) -> dict[str, str] | None:
             "say": "TRL's folders do not say how to score an answer",
             "command": "minigrpo eval ADAPTER --task SPEC",
         }
-    if any(".py:" in text for text in _texts(read_config(run))):
+    if _files(run):
         command = f"minigrpo eval {shlex.quote(str(run))}"
         return {"say": "this run uses Python files of its maker, which the panel does not run", "command": command}
     return None
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _texts(part)
+def _files(run: Path) -> list[str]:
+    with suppress(UserError):  # a config that cannot be read runs nothing: the evaluation says what is wrong with it
+        return consent.files(configs.load(run / "config.yaml")) if (run / "config.yaml").is_file() else []
+    return []
 
 
 def _state(run: Path) -> dict[str, Any]:
     """{"running": what goes on or None, "failed": what the last one ended with, or None}."""
     now = durable.read_json(run / "eval" / NOW, 1 << 12)
-    begun = results.number(now.get("t")) if isinstance(now, dict) else None
+    begun = number(now.get("t")) if isinstance(now, dict) else None
     if not isinstance(now, dict) or begun is None:
         return {"running": None, "failed": None}
     pid = now.get("pid")
     if type(pid) is int and pid > 0 and process_start(pid) == now.get("start") is not None:
         spent = duration(max(0.0, time.time() - begun))
-        return {"running": {"say": f"{now.get('say')}; {spent} so far"}, "failed": None}
+        return {"running": {"say": f"{words(now.get('say'), 200)}; {spent} so far"}, "failed": None}
     if any(r["t"] >= begun for r in results.results(run)):
         return {"running": None, "failed": None}
     return {"running": None, "failed": {"say": "the last evaluation gave no result", "log": _log(run)}}
@@ -144,10 +147,7 @@ def _start(run: Path, n: int, step: int | None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | durable.NOFOLLOW
     try:
         with os.fdopen(os.open(folder / LOG, flags, 0o666), "wb") as log:
-            process = subprocess.Popen(
-                child.command("minigrpo", "eval", os.path.abspath(run), "--n", str(n), *more), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=subprocess.STDOUT, env=child.environment(), start_new_session=True,
-            )  # fmt: skip
+            process = launch.detach(child.command("minigrpo", "eval", os.path.abspath(run), "--n", str(n), *more), log)
         say = f"{n} questions, {'the final adapter' if step is None else f'step {step}'}"
         facts = {"pid": process.pid, "start": process_start(process.pid), "t": time.time(), "say": say}
         durable.replace(folder / NOW, json.dumps(facts))

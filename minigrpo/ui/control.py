@@ -1,4 +1,4 @@
-"""Commands to the trainer, the end by force, stars and comments: all that the panel ever writes into a run."""
+"""Commands to the trainer, the end by force, stars and comments; `append_note` is the one writer of notes.jsonl."""
 
 import heapq
 import json
@@ -64,14 +64,31 @@ def functions(shelf: Shelf) -> list[Handler]:
     @handler
     def note(q: Note) -> dict[str, Any]:
         run = shelf.find(q.run)
-        if kind(run) == "trl":
-            raise UserError("a run of TRL takes no stars or notes", "its folder is only read")
         if q.star is None and q.text is None:
             raise UserError("nothing to note", "give a star or a text")
-        _append(run / "notes.jsonl", q.model_dump(exclude={"run"}, exclude_none=True))
+        append_note(run, q.model_dump(exclude={"run"}, exclude_none=True))
         return {"ok": True}
 
     return [control, force, note]
+
+
+def append_note(run: Path, line: dict[str, Any]) -> None:
+    """Adds a line to the run's notes.jsonl, with the time. Raises UserError where that must not or cannot be."""
+    if kind(run) == "trl":
+        raise UserError("a run of TRL takes no stars, notes or votes", "its folder is only read")
+    path, text = run / "notes.jsonl", json.dumps({"t": time.time(), **line}, ensure_ascii=False)
+    try:
+        if path.is_symlink() or (path.exists() and not stat.S_ISREG(path.lstat().st_mode)):
+            raise UserError(f"{path} is a link", "a run folder holds its own files: remove the link")
+        log = logs.Log(path)
+        try:
+            log.write(text)
+        finally:
+            log.close()
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror}", "only who may write a run may mark its groups"
+        ) from None
 
 
 def pending(run: Path, pace: float | None, now: float) -> list[dict[str, Any]]:
@@ -160,22 +177,6 @@ def _live(shelf: Shelf, ident: str) -> Path:
             f"{ident} is not running: it is {state}", "only a run that is at work can be asked for something"
         )
     return run
-
-
-def _append(path: Path, note: dict[str, Any]) -> None:
-    line = json.dumps({"t": time.time(), **note}, ensure_ascii=False)
-    try:
-        if path.is_symlink() or (path.exists() and not stat.S_ISREG(path.lstat().st_mode)):
-            raise UserError(f"{path} is a link", "a run folder holds its own files: remove the link")
-        log = logs.Log(path)
-        try:
-            log.write(line)
-        finally:
-            log.close()
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror}", "only who may write a run may mark its groups"
-        ) from None
 
 
 def _names(folder: Path) -> Iterator[str]:

@@ -10,12 +10,14 @@ from pydantic import Field
 
 from minigrpo.config import Config
 from minigrpo.metrics import wilson
+from minigrpo.runfolder import read_config
 from minigrpo.types import mean
-from minigrpo.ui import library
 from minigrpo.ui.ask import Answer, Handler, Query, handler
-from minigrpo.ui.history import Evaluation, History, words
+from minigrpo.ui.history import Evaluation, History, of_groups
 from minigrpo.ui.index import Index
-from minigrpo.ui.rules import Rules, read_config
+from minigrpo.ui.library import Library
+from minigrpo.ui.plain import words
+from minigrpo.ui.rules import Rules
 from minigrpo.ui.shelf import Shelf
 
 
@@ -66,12 +68,12 @@ OTHERS = (
     Line("time/score", "Time to score", "Seconds of a step spent in the rewards.", "s"),
     Line("time/train", "Time to learn", "Seconds of a step spent on the update.", "s"),
 )  # fmt: skip
+_TOLD = 1000  # characters of an option
 SPREAD = "reward/std"  # within the groups: the band says more
 
 
-def functions(shelf: Shelf) -> list[Handler]:
+def functions(shelf: Shelf, shared: Library) -> list[Handler]:
     """The handlers of the Curves tab."""
-    shared = library.of(shelf)
 
     @handler
     def curves(q: Curves) -> Answer:
@@ -93,22 +95,6 @@ def functions(shelf: Shelf) -> list[Handler]:
         return {"rows": differences(read_config(shelf.find(q.a)), read_config(shelf.find(q.b)))}
 
     return [curves, configs]
-
-
-def of_groups(index: Index) -> History:
-    """What groups alone say of a run that keeps no events, as TRL's."""
-    history = History(index.run / "events.jsonl")
-    for step in index.steps:
-        entries = [index.entries[p] for p in index.by_step[step]]
-        names = dict.fromkeys(name for e in entries for name in e.parts)
-        parts = {f"reward/{name}": mean(e.parts[name] for e in entries if name in e.parts) for name in names}
-        rewards = [r for e in entries for r in e.rewards]
-        numbers = {
-            "reward/mean": mean(rewards) if rewards else None,
-            "group/signal": mean("mixed" in e.shows for e in entries),
-        }
-        history.add(step, {**numbers, **parts}, {})
-    return history
 
 
 def band(index: Index, steps: Sequence[int]) -> Answer | None:
@@ -186,7 +172,7 @@ def even(n: int, points: int) -> list[int]:
 
 def evaluations(found: Sequence[Evaluation], told: Rules) -> Answer:
     """Each evaluation, and the interval of the score that the run was trained on."""
-    main = "lenient" if told.main in told.lenient else "strict"
+    main = told.judged
 
     def interval(e: Evaluation) -> list[float] | None:
         share = e.lenient if main == "lenient" and e.lenient is not None else e.strict
@@ -197,7 +183,7 @@ def evaluations(found: Sequence[Evaluation], told: Rules) -> Answer:
 
 def differences(*configs: dict[str, Any]) -> list[dict[str, Any]]:
     """One row per option that either of two has, in the order of the config; unset is null."""
-    a, b = ({words(key): value for key, value in config.items() if isinstance(key, str)} for config in configs)
+    a, b = ({key[:_TOLD]: value for key, value in config.items() if isinstance(key, str)} for config in configs)
     ordered = [*Config.model_fields, *sorted((a.keys() | b.keys()) - Config.model_fields.keys())]
     pairs = ((key, _told(a.get(key)), _told(b.get(key))) for key in ordered if key in a or key in b)
     return [{"key": key, "a": one, "b": two, "same": one == two} for key, one, two in pairs]
@@ -206,12 +192,12 @@ def differences(*configs: dict[str, Any]) -> list[dict[str, Any]]:
 def _told(value: Any) -> str | None:
     """An option's value as text; of a mapping or list no more than can be read: aliases can make it endless."""
     if value is None or isinstance(value, str):
-        return None if value is None else words(value)
+        return None if value is None else words(value, _TOLD)
     encoder = json.JSONEncoder(ensure_ascii=False, default=str, skipkeys=True)
     try:
-        return words("".join(islice(encoder.iterencode(value), 1000)))
+        return words("".join(islice(encoder.iterencode(value), _TOLD)), _TOLD)
     except (ValueError, RecursionError):  # it holds itself
-        return words(type(value).__name__)
+        return type(value).__name__
 
 
 def _short(value: float) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any
 from minigrpo.errors import printable
 from minigrpo.runfolder import durable, read_status
 from minigrpo.runfolder.status import LIVE, SILENCE
+from minigrpo.sinks import duration
 from minigrpo.ui.plain import number, words
 from minigrpo.ui.rules import Rules
 
@@ -61,7 +62,7 @@ def say(raw: dict[str, Any], age: float | None, rules: Rules) -> str:
     host, elsewhere = words(raw.get("host"), 60), raw.get("host") != socket.gethostname()
     after = f" after step {step}" if step else ""
     if state == "crashed" and elsewhere:
-        return f"No heartbeat from {host or 'its machine'} for {duration(age)}: its process cannot be seen from here."
+        return f"No heartbeat from {host or 'its machine'} for {_silence(age)}: its process cannot be seen from here."
     if state == "crashed":
         return "Crashed: the process is gone; nothing saved is lost. Go on with Resume."
     if state == "broken":
@@ -69,7 +70,7 @@ def say(raw: dict[str, Any], age: float | None, rules: Rules) -> str:
     if state not in LIVE:
         return f"{state.capitalize()}{after}"
     if age is not None and age > (SILENCE / 2 if elsewhere else QUIET):
-        return f"No heartbeat for {duration(age)}" + (
+        return f"No heartbeat for {_silence(age)}" + (
             f" from {host}" if elsewhere else ": the process is busy or stuck"
         )
     told = _phase(raw, rules) if state in ("starting", "running") else _LINES[state]
@@ -94,14 +95,8 @@ def _short(model: str | None) -> str:
     return (name.rpartition("/")[2] if name.startswith(("/", ".", "~")) else name) or "the model"
 
 
-def duration(seconds: float | None) -> str:
-    """8 s, 2 min, 3 h 5 min; "a while" where nobody knows."""
-    if seconds is None:
-        return "a while"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+def _silence(age: float | None) -> str:
+    return "a while" if age is None else duration(age)
 
 
 def log(path: Path) -> list[str]:

@@ -1,6 +1,5 @@
 """The numbers of a run's events.jsonl: read once, then only what is new. What is no number is a gap, never an error."""
 
-import json
 import math
 import secrets
 from array import array
@@ -8,9 +7,14 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from minigrpo.types import mean
+from minigrpo.ui.plain import number, parse, words
 from minigrpo.ui.tail import Tail
+
+if TYPE_CHECKING:
+    from minigrpo.ui.index import Index
 
 GAP = math.nan
 _MOST = {"steps": 1_000_000, "metrics": 80, "evaluations": 5_000, "warnings": 100, "name": 80, "text": 1_000}
@@ -44,23 +48,24 @@ class History:
         """Differs from every earlier one once anything was read."""
         return f"{self._name}.{self._tail.offset}"
 
-    def read(self) -> None:
-        """Takes in whole new lines; begins anew where the file was cut, replaced or taken away."""
+    def read(self, until: float = math.inf) -> float:
+        """Takes in whole new lines; begins anew where the file was cut, replaced or taken away.
+
+        Stops for this time once the clock passes `until`. Returns the share that was read so far.
+        """
         if self._tail.stale():
             self._clear()
             self._tail.stale()
-        for line in self._tail.lines():
+        for line in self._tail.some(until):
             self._take(line.data or b"")
+        return self._tail.share
 
     def column(self, name: str) -> "array[float]":
         return self.columns.get(name) or array("d", [GAP]) * len(self.steps)
 
     def _take(self, line: bytes) -> None:
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            return
-        if not isinstance(event, dict):
+        event = parse(line)
+        if event is None:
             return
         step = event.get("step")
         if type(step) is not int or not 0 <= step <= 10**12:
@@ -74,7 +79,7 @@ class History:
                 found = (number(event.get("strict")), number(event.get("lenient")))
                 self.evaluations.append(Evaluation(step, count, *found))
             case "Warned":
-                said = {key: words(event.get(key)) for key in ("name", "message", "fix")}
+                said = {key: words(event.get(key), _MOST["text"]) or "" for key in ("name", "message", "fix")}
                 self.warnings.append({"step": step, **said})
 
     def add(self, step: int, metrics: Mapping[str, Any], seconds: Mapping[str, Any]) -> None:
@@ -86,7 +91,7 @@ class History:
             return
         self.steps.append(step)
         self.seconds.append(sum(max(0.0, number(s) or 0.0) for s in list(seconds.values())[:16]))
-        for name, value in ((words(n), v) for n, v in metrics.items()):
+        for name, value in metrics.items():
             if name not in self.columns and len(self.columns) < _MOST["metrics"] and len(name) <= _MOST["name"]:
                 self.columns[name] = array("d", [GAP]) * done
             if name in self.columns:
@@ -105,21 +110,21 @@ class History:
         self.evaluations = [e for e in self.evaluations if e.step < step]
 
 
-def number(value: Any) -> float | None:
-    """A finite number as a float; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        found = float(value)
-    except OverflowError:
-        return None
-    return found if math.isfinite(found) else None
+def of_groups(index: "Index") -> History:
+    """What groups alone say of a run that keeps no events, as TRL's."""
+    history = History(index.run / "events.jsonl")
+    for step in index.steps:
+        entries = [index.entries[p] for p in index.by_step[step]]
+        names = dict.fromkeys(name for e in entries for name in e.parts)
+        parts = {f"reward/{name}": mean(e.parts[name] for e in entries if name in e.parts) for name in names}
+        rewards = [r for e in entries for r in e.rewards]
+        numbers = {
+            "reward/mean": mean(rewards) if rewards else None,
+            "group/signal": mean("mixed" in e.shows for e in entries),
+        }
+        history.add(step, {**numbers, **parts}, {})
+    return history
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def words(value: Any) -> str:
-    """Text that can be sent: not endless, and no half characters."""
-    return value[: _MOST["text"]].encode("utf-8", "replace").decode() if isinstance(value, str) else ""

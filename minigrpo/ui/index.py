@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from minigrpo.types import mean
 from minigrpo.ui.group import Answer, Group, read
@@ -18,8 +18,10 @@ from minigrpo.ui.rules import Rules, rules
 from minigrpo.ui.shards import Source
 from minigrpo.ui.tail import Tail
 
-SHOWS = ("all", "mixed", "no_signal", "all_wrong", "all_right", "cut", "unreadable", "failed", "starred")
-SORTS = ("order", "spread", "advantage", "lowest", "longest", "cut", "newest")
+Show = Literal["all", "mixed", "no_signal", "all_wrong", "all_right", "cut", "unreadable", "failed", "starred"]
+Sort = Literal["order", "spread", "advantage", "lowest", "longest", "cut", "newest"]
+SHOWS: tuple[Show, ...] = get_args(Show)
+SORTS: tuple[Sort, ...] = get_args(Sort)
 TEXT = 96 << 20  # bytes of searchable text in all; beyond it the oldest groups cannot be searched
 PATIENCE = 1.5  # seconds that one look may take; a longer history is read in several
 _SEARCHES = 8  # remembered
@@ -93,12 +95,11 @@ class Index:
             else:
                 self._add(place, group)
         share = self.source.read() if time.monotonic() > until else 1.0
-        self.reading = share if share < 1.0 else None
         if len(self.entries) != before:
             self.recent.clear()
             self.forget(TEXT)
-        self._take_notes()
-        self.history.read()
+        share = min(share, self._take_notes(until), self.history.read(until))
+        self.reading = share if share < 1.0 else None
 
     def group(self, position: int) -> Group | None:
         """A group in full, read again; None where it has gone."""
@@ -197,12 +198,12 @@ class Index:
                 return sorted(found, key=lambda p: (-entries[p].step, p))
         return found
 
-    def _take_notes(self) -> None:
+    def _take_notes(self, until: float) -> float:
         if self._notes.stale():
             self.noted += 1
             self._forget_notes()
             self._notes.stale()
-        for line in self._notes.lines():
+        for line in self._notes.some(until):
             self.noted += 1
             note = parse(line.data) if line.data else None
             key = note.get("key") if note else None
@@ -212,6 +213,7 @@ class Index:
                 (self.stars.add if star else self.stars.discard)(key)
             if isinstance(text := note.get("text"), str):
                 self.notes[key] = text[:2000]
+        return self._notes.share
 
 
 def _entry(place: Any, key: str, at: int, group: Group) -> Entry:

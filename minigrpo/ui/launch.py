@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minigrpo.errors import printable
+from minigrpo.errors import UserError, printable
 from minigrpo.runfolder import durable
 from minigrpo.ui import child
 
@@ -56,20 +56,34 @@ class Launch:
 
 def start(run: Path, arguments: Sequence[str]) -> Launch:
     """`minigrpo ARGUMENTS`, which make `run`, detached from this process."""
-    run.parent.mkdir(parents=True, exist_ok=True)
+    run = run.absolute()
     early = run.with_name(f".{run.name}.log")
-    with open(early, "wb") as log:
-        return Launch(_detach(child.command("minigrpo.ui.launch", str(run), str(early), *arguments), log), run, early)
+    try:
+        run.parent.mkdir(parents=True, exist_ok=True)
+        with open(early, "wb") as log:
+            process = detach(child.command("minigrpo.ui.launch", str(run), str(early), *arguments), log)
+    except OSError as error:
+        raise _cannot(early, error) from None
+    return Launch(process, run, early)
 
 
 def go_on(run: Path) -> "subprocess.Popen[bytes]":
     """`minigrpo resume RUN`, detached from this process; its log goes on where it was."""
-    fd = os.open(run / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | durable.NOFOLLOW, 0o666)
-    with open(fd, "ab") as log:
-        return _detach(child.command("minigrpo", "resume", str(run)), log)
+    run = run.absolute()  # which is no option, whatever the name
+    try:
+        fd = os.open(run / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | durable.NOFOLLOW, 0o666)
+        with open(fd, "ab") as log:
+            return detach(child.command("minigrpo", "resume", str(run)), log)
+    except OSError as error:
+        raise _cannot(run / LOG, error) from None
 
 
-def _detach(command: list[str], log: Any) -> "subprocess.Popen[bytes]":
+def _cannot(path: Path, error: OSError) -> UserError:
+    return UserError(f"cannot write {path}: {error.strerror}", "may you write there, and is there room?")
+
+
+def detach(command: list[str], log: Any) -> "subprocess.Popen[bytes]":
+    """Starts a process that outlives this one, and is waited for meanwhile."""
     process = child.eager(
         subprocess.Popen, command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
         env=child.environment(), start_new_session=True,

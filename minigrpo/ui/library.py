@@ -5,16 +5,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from minigrpo.ui.index import TEXT, Index
 from minigrpo.ui.shards import Shards, Source
-from minigrpo.ui.shelf import Shelf, kind
+from minigrpo.ui.shelf import kind
 from minigrpo.ui.trl import Parquets
 
 
 class Library:
-    """The indexes of the runs that are looked at, a few at a time."""
+    """The indexes of the runs that are looked at; all who read share one, so that no run is read twice."""
 
     def __init__(self, limit: int = 8) -> None:
         self._limit = limit
@@ -40,18 +39,12 @@ class Library:
             over = sum(i.text_bytes for i in self._open.values()) - TEXT
             for index in list(self._open.values()):
                 if over > 0 and index is not current and index.lock.acquire(blocking=False):
-                    before = index.text_bytes
-                    index.forget(max(0, before - over))
-                    over -= before - index.text_bytes
-                    index.lock.release()
-
-
-_SHARED: WeakKeyDictionary[Shelf, Library] = WeakKeyDictionary()
-
-
-def of(shelf: Shelf) -> Library:
-    """The library of a shelf, the same for all who ask: no run is read twice."""
-    return _SHARED.setdefault(shelf, Library())
+                    try:
+                        before = index.text_bytes
+                        index.forget(max(0, before - over))
+                        over -= before - index.text_bytes
+                    finally:
+                        index.lock.release()
 
 
 def _source_of(run: Path) -> Callable[[Path], Source]:

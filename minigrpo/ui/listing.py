@@ -11,7 +11,6 @@ from minigrpo import runfolder
 from minigrpo.runfolder import durable
 from minigrpo.runfolder.status import LIVE
 from minigrpo.ui.plain import number, words
-from minigrpo.ui.rules import read_config
 from minigrpo.ui.shelf import Shelf, kind, parquets
 
 _WATCHED = ("run.json", "status.json", "events.jsonl", "notes.jsonl", "best.json")
@@ -26,7 +25,7 @@ class Listing:
         self._shelf = shelf
         self._guard = threading.Lock()
         self._rows: dict[Path, tuple[Any, dict[str, Any]]] = {}
-        self._sizes: dict[Path, tuple[float, int]] = {}
+        self._sizes: dict[Path, tuple[Any, float, int | None]] = {}  # with the row's stamp, and when
 
     def rows(self) -> list[dict[str, Any]]:
         """A row per run, the newest first."""
@@ -44,23 +43,22 @@ class Listing:
         if known is None or known[0] != stamp:
             row = self._trl(path) if kind(path) == "trl" else self._own(path)
             known = self._rows[path] = (stamp, row)
-        row = known[1] | {"id": ident, "name": path.resolve().name, "size": self._size(path, known[1]["state"])}
+        size = self._size(path, stamp, known[1]["state"] in LIVE)
+        row = known[1] | {"id": ident, "name": path.resolve().name, "path": str(path), "size": size}
         if row["state"] in LIVE:  # a process may die without a change of any file
             row["state"] = runfolder.state(path)
             row["seconds"] = max(0.0, time.time() - row["created"])
         return row
 
     def _own(self, path: Path) -> dict[str, Any]:
-        facts, best = (durable.read_json(path / name) for name in ("run.json", "best.json"))
-        status, config, step = runfolder.read_status(path), read_config(path), _last_step(path / "events.jsonl")
-        created, heartbeat = self._shelf.created(path), number(status.get("heartbeat"))
+        told, best = runfolder.row(path), durable.read_json(path / "best.json")
+        created, heartbeat = self._shelf.created(path), number(runfolder.read_status(path).get("heartbeat"))
         return {
             "kind": "run",
-            "state": status["state"] if isinstance(facts, dict) else "broken",
-            **{k: number(status.get(k)) for k in ("step", "max_steps")},
-            "reward": number(step.get("reward/mean")),
-            "signal": number(step.get("group/signal")),
-            **{k: words(config.get(k), 300) for k in ("model", "recipe", "task")},
+            "state": told["state"],
+            **{k: number(told[k]) for k in ("step", "max_steps", "reward", "signal")},
+            **{k: words(told[k], 300) for k in ("model", "recipe")},
+            "task": words(runfolder.read_config(path).get("task"), 300),
             "best": number(best.get("value")) if isinstance(best, dict) else None,
             "created": created,
             "seconds": max(0.0, heartbeat - created) if heartbeat is not None else None,
@@ -73,24 +71,16 @@ class Listing:
         facts = {"kind": "trl", "state": "recorded", "step": max(steps, default=None), "starred": 0}
         return {**dict.fromkeys(nothing), **facts, "created": self._shelf.created(path)}
 
-    def _size(self, path: Path, state: str) -> int:
-        """Bytes of the folder; links are not followed."""
+    def _size(self, path: Path, stamp: Any, live: bool) -> int | None:
+        """Bytes of the folder, added up when its row changes; of a live run, whose row always does, now and then."""
         now, known = time.monotonic(), self._sizes.get(path)
-        if known is None or (state in LIVE and now - known[0] > _SIZED):
-            known = self._sizes[path] = (now, _bytes(path))
-        return known[1]
+        if known is None or (now - known[1] > _SIZED if live else known[0] != stamp):
+            known = self._sizes[path] = (stamp, now, _bytes(path))
+        return known[2]
 
 
-def _last_step(log: Path) -> dict[str, Any]:
-    """The metrics of the last step, from the end of the log: a few lines, or more where other events follow it."""
-    for size in (1 << 13, 1 << 18):
-        for event in reversed(runfolder.tail(log, size)):
-            if event.get("event") == "Step":
-                return metrics if isinstance(metrics := event.get("metrics"), dict) else {}
-    return {}
-
-
-def _bytes(folder: Path) -> int:
+def _bytes(folder: Path) -> int | None:
+    """Links are not followed. None of a folder with too many files: a part of them would be a wrong number."""
     total = seen = 0
     for root, _, names in os.walk(folder):
         for name in names:
@@ -98,14 +88,14 @@ def _bytes(folder: Path) -> int:
                 total += os.lstat(os.path.join(root, name)).st_size
         seen += len(names)
         if seen > _FILES:
-            break
+            return None
     return total
 
 
 def _stars(path: Path) -> int:
     """How many groups of a run have a star."""
     starred: dict[str, bool] = {}
-    for note in runfolder.tail(path / "notes.jsonl"):
+    for note in runfolder.lines(path / "notes.jsonl"):
         if isinstance(key := note.get("key"), str) and isinstance(star := note.get("star"), bool):
             starred[key] = star
     return sum(starred.values())

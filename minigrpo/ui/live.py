@@ -23,7 +23,8 @@ class Live:
         self._rewards: list[float | None] = []
         self._seconds: list[float] = []
         self._evaluations: list[str] = []
-        self._step_now, self._max_steps, self._rules = 0, 0, Rules()
+        self._first = self._step_now = self._max_steps = 0
+        self._rules = Rules()
         self._told = 0.0
 
     def __call__(self, event: Event) -> None:
@@ -55,11 +56,11 @@ class Live:
 
     def _step(self, event: Step) -> None:
         reward, signal = (number(event.metrics.get(name)) for name in ("reward/mean", "group/signal"))
-        self._step_now = event.step
+        self._first, self._step_now = self._first or event.step, event.step
         self._rewards.append(reward)
         self._seconds.append(sum(event.seconds.values()))
         self._put("line", " · ".join(self._place()))
-        curve = still.curve_svg(self._rewards, "Mean reward")
+        curve = still.curve_svg(self._rewards, "Mean reward", first=self._first)
         if event.groups:
             head = f"Step {event.step}: a group that taught. " if signal else f"Step {event.step}. "
             share = "" if signal is None else f"{signal:.0%} of the step's groups had answers of different reward."
@@ -67,7 +68,7 @@ class Live:
         self._put("board", curve, whole=True)
 
     def _evaluated(self, event: Evaluated) -> None:
-        score = event.strict if event.lenient is None else event.lenient
+        score = event.strict if self._rules.judged == "strict" or event.lenient is None else event.lenient
         if score is not None:
             self._evaluations.append(f"{score:.0%} of {event.n} held-out after step {event.step}")
 

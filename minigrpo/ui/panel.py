@@ -16,12 +16,13 @@ from typing import Any
 from minigrpo.errors import UserError
 from minigrpo.ui import child, compare, control, curves, replay, server, talk, train
 from minigrpo.ui.ask import Handler
+from minigrpo.ui.library import Library
 from minigrpo.ui.shelf import Shelf
 
 PORT = 7860
 _PORTS = 100  # that many are tried from PORT on
 _NICE = 5
-_ROOMS = ((server, ""), (curves, ""), (compare, ""), (control, "control"), (train, "train"), (talk, "chat"))
+_ROOMS = ((compare, ""), (control, "control"), (train, "train"), (talk, "chat"))
 _STARTS = {"evaluate": "train"}  # handlers of reading rooms that start a process
 
 
@@ -116,7 +117,9 @@ def functions(shelf: Shelf, player: replay.Player, can: Rights) -> list[Handler]
     """The handlers that these rights allow."""
     held = {"", *(right for right, given in asdict(can).items() if given)}
     rooms = [room for room, right in _ROOMS if right in held]
-    found = [f for room in rooms for f in room.functions(shelf) if _STARTS.get(f.__name__, "") in held]
+    shared = Library()
+    found = [*server.functions(shelf, shared), *curves.functions(shelf, shared)]
+    found += [f for room in rooms for f in room.functions(shelf) if _STARTS.get(f.__name__, "") in held]
     return [*found, *(replay.functions(player) if can.control else [])]
 
 

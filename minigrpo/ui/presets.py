@@ -12,6 +12,7 @@ PRESETS: list[dict[str, Any]] = [
         "say": "SmolLM2 and sums up to 9 + 9: shows that all works here, from the first step to the adapter.",
         "values": _SUMS | {
             "task": "arithmetic(high=9)", "steps": 6, "prompts_per_step": 4, "group_size": 6, "eval_n": 16,
+            "log_tokens": 6,
         },
     },
     {

@@ -4,9 +4,7 @@ import importlib
 import json
 import logging
 import os
-import signal
 import subprocess
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -51,49 +49,36 @@ class Preview:
         key = json.dumps([question, _stamps(question)])
         if key in self._known:
             return self._known[key]
-        process = self._begin()
+        mine: list[subprocess.Popen[bytes]] = []
         try:
-            out, _ = process.communicate(json.dumps(question | {"offline": _offline()}).encode(), self._limit)
-            found = NOTHING | json.loads(out)
-        except subprocess.TimeoutExpired:
-            return _broken(
-                f"task and rewards gave no answer within {self._limit:g} s", "do they load or compute too much?"
-            )
-        except ValueError:
-            if process is not self._process:
+            found = NOTHING | child.ask(
+                "minigrpo.ui.preview", question | {"offline": _offline()}, self._limit,
+                {"HF_HUB_OFFLINE": "1"}, lambda process: mine.append(self._replace(process)),
+            )  # fmt: skip
+        except TimeoutError as error:
+            return _broken(f"task and rewards gave {error}", "do they load or compute too much?")
+        except child.NoAnswer as error:
+            if mine[0] is not self._process:
                 return NOTHING | {"say": "a newer check took over", "again": True}
             return _broken(
-                f"the process that looked at the task died (code {process.poll()})", "look at the task's own code"
+                f"the process that looked at the task died (code {error.code})", "look at the task's own code"
             )
-        finally:
-            _kill(process)
-            process.wait()
-        self._known[key] = found
-        while len(self._known) > 16:
-            self._known.popitem(last=False)
+        with self._guard:
+            self._known[key] = found
+            while len(self._known) > 16:
+                self._known.popitem(last=False)
         return found
 
-    def _begin(self) -> subprocess.Popen[bytes]:
-        env = child.environment() | {"HF_HUB_OFFLINE": "1"}  # a look downloads nothing
+    def _replace(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         with self._guard:
-            before, self._process = self._process, subprocess.Popen(
-                child.command("minigrpo.ui.preview"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, env=env, start_new_session=True,
-            )  # fmt: skip
-            if before is not None:
-                _kill(before)
-            return self._process
+            before, self._process = self._process, process
+            if before is not None and before.poll() is None:
+                child.end(before)
+            return process
 
 
 def _offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The process and all that it started, unless it has ended."""
-    if process.poll() is None:
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
 
 
 def _broken(message: str, fix: str) -> dict[str, Any]:
@@ -194,7 +179,7 @@ def _row(example: Example, part: Part | None) -> dict[str, Any]:
 def _reads(example: Example, part: Part) -> tuple[bool, str]:
     """Whether the example's own answer gets full marks."""
     score = scoring.verdict(part, Completion([], str(example.answer), [], "stop", []), example)
-    value = score.lenient if part.lenient and score.lenient is not None else score.value
+    value = part.counted(score)
     if score.status == "failed":
         return False, f"{part.name} failed: {score.note}"
     return value >= 1, f"{part.name} gives it {value:g}"
@@ -206,16 +191,5 @@ def _unread(examples: Sequence[Example], part: Part | None) -> list[str]:
     return [f"{bad} of {len(looked)} right answers get no full marks from {part.name}"] if part and bad else []
 
 
-def main() -> None:
-    """One question as JSON on stdin, its answer on stdout, whatever a task prints."""
-    out = os.dup(1)
-    os.dup2(2, 1)
-    found = examine(**json.load(sys.stdin))
-    with open(out, "w", encoding="ascii") as file:
-        json.dump(found, file)
-        file.flush()
-        os._exit(0)  # threads that a task left running are not waited for
-
-
 if __name__ == "__main__":
-    main()
+    child.serve(lambda question: examine(**question))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minigrpo.ui import child
+from minigrpo.ui import child, worker
 
 Line = dict[str, Any]
 
@@ -77,10 +77,19 @@ class Worker:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for text in self.process.stdout:
-            line = json.loads(text)
-            self._note(line)
-            self._hear(self, line)
+        try:
+            for text in self.process.stdout:
+                with suppress(ValueError):  # a process that is killed may leave half a line
+                    line = json.loads(text)
+                    self._note(line)
+                    self._hear(self, line)
+        except BaseException:
+            self.process.kill()  # nobody listens any more
+            raise
+        finally:  # it must not look alive for ever
+            self._gone()
+
+    def _gone(self) -> None:
         code = self.process.wait()
         if self.state != "failed":
             if self.state != "gone" and not self._ended:
@@ -98,7 +107,8 @@ class Worker:
             case "failed":
                 self._say, self.fix, self.state = line["say"], line["fix"], "failed"
             case "idle":
-                self._say, self.state = "the model was put away after 10 minutes without a question", "gone"
+                idle = f"{worker.IDLE / 60:.0f} minutes without a question"
+                self._say, self.state = f"the model was put away after {idle}", "gone"
 
     def _post_mortem(self, code: int) -> str:
         with suppress(OSError, ValueError):

@@ -7,6 +7,7 @@ from typing import Any
 
 from minigrpo.errors import UserError
 from minigrpo.runfolder import durable
+from minigrpo.ui.plain import count, number
 
 LARGEST = 32 << 20  # bytes of a result
 LISTED = 200
@@ -39,7 +40,7 @@ def answers(run: Path, ident: str) -> list[dict[str, Any]]:
 def _result(path: Path, mtime: int, size: int) -> Result | None:
     """A result as it was then: files of results never change, so each is read once."""
     raw = _read(path, mtime, size)
-    if raw is None or type(raw.get("n")) is not int or raw["n"] < 1:
+    if raw is None or not count(raw.get("n")):
         return None
     main = "lenient" if raw.get("main") == "lenient" else "strict"
     sides = {side: _side(raw.get(side)) for side in ("base", "adapter")}
@@ -73,7 +74,8 @@ def _side(raw: Any) -> dict[str, Any]:
 
 
 def _step(value: Any) -> int | str:
-    return value if type(value) is int else "final"
+    step = count(value)
+    return "final" if step is None else step
 
 
 def _row(raw: dict[str, Any]) -> dict[str, Any]:
@@ -103,11 +105,6 @@ def _score(raw: Any, main: str) -> float | None:
     return lenient if main == "lenient" and lenient is not None else value
 
 
-def number(value: Any) -> float | int | None:
-    """The value where it is a number, else None."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
 def _rows(path: Path, mtime: int, size: int) -> list[dict[str, Any]]:
     raw = _read(path, mtime, size)
     rows = raw.get("answers") if raw else None
@@ -122,7 +119,7 @@ def _stamp(path: Path) -> tuple[Path, int, int]:
         return path, 0, 0
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)  # a result may be large
 def _read(path: Path, mtime: int, size: int) -> dict[str, Any] | None:
     raw = durable.read_json(path, LARGEST)
     return raw if isinstance(raw, dict) else None

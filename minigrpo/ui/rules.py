@@ -3,16 +3,11 @@
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, Literal
 
 from minigrpo import spec
 from minigrpo.errors import UserError
-from minigrpo.runfolder import durable
-
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from minigrpo.runfolder import read_config as read_config  # talk asks for it here
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +23,11 @@ class Rules:
     model: str | None = None
     task: str | None = None
     recipe: str | None = None
+
+    @property
+    def judged(self) -> Literal["strict", "lenient"]:
+        """Which score of an evaluation is of what was trained: the way in which the main part counts."""
+        return "lenient" if self.main in self.lenient else "strict"
 
     def kind(self, part: str) -> str:
         """The function behind a part: "number#2" is number."""
@@ -48,17 +48,6 @@ def rules(config: dict[str, Any]) -> Rules:
         task=_text(config.get("task")),
         recipe=_text(config.get("recipe")),
     )
-
-
-def read_config(run: Path) -> dict[str, Any]:
-    """The raw options of config.yaml; empty where it cannot be read."""
-    with (
-        suppress(OSError, yaml.YAMLError, ValueError, RecursionError),
-        durable.open_regular(run / "config.yaml") as file,
-    ):
-        values = yaml.load(file.read(1 << 16), _Loader)
-        return values if isinstance(values, dict) else {}
-    return {}
 
 
 def knobs(text: str | None, name: str) -> dict[str, Any] | None:

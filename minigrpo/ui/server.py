@@ -15,16 +15,18 @@ from minigrpo.runfolder import durable
 from minigrpo.runfolder.folder import SCHEMA
 from minigrpo.runfolder.status import LIVE
 from minigrpo.types import mean
-from minigrpo.ui import doing, library, view
+from minigrpo.ui import doing, view
 from minigrpo.ui.ask import Handler, Query, handler
 from minigrpo.ui.board import Wanted, board, described
 from minigrpo.ui.control import answered, pending
 from minigrpo.ui.difference import difference
 from minigrpo.ui.group import Answer, Group
+from minigrpo.ui.history import of_groups
 from minigrpo.ui.index import Index
 from minigrpo.ui.lens import lens as looked_through
+from minigrpo.ui.library import Library
 from minigrpo.ui.listing import Listing
-from minigrpo.ui.shelf import Shelf, kind
+from minigrpo.ui.shelf import Shelf, kind, replayed
 from minigrpo.ui.tokens import read_tokens, recorded
 
 _POINTS = 120  # of a spark line
@@ -72,9 +74,9 @@ class Diff(Query):
     b: tuple[Key, Place] = Field(strict=False)
 
 
-def functions(shelf: Shelf) -> list[Handler]:
+def functions(shelf: Shelf, shared: Library) -> list[Handler]:
     """The handlers that only read."""
-    shared, listing = library.of(shelf), Listing(shelf)
+    listing = Listing(shelf)
 
     @handler
     def runs(q: Runs) -> dict[str, Any]:
@@ -124,15 +126,14 @@ def functions(shelf: Shelf) -> list[Handler]:
         run = shelf.find(q.run)
         with shared.reading(run) as index:
             answer = _answer(index, q.key, q.i)
-            entry = index.entries[index.by_key[q.key]]
-            found = read_tokens(run, entry.step, entry.at, answer)
-            return {"tokens": found, "clip": index.rules.clip}
+            entry, clip = index.entries[index.by_key[q.key]], index.rules.clip
+        return {"tokens": read_tokens(run, entry.step, entry.at, answer), "clip": clip}
 
     @handler
     def lens(q: OneStep) -> dict[str, Any]:
         with shared.reading(shelf.find(q.run)) as index:
             found = [index.group(p) for p in index.by_step.get(q.step, [])[:_LENS]]
-            return looked_through([g for g in found if g is not None], q.step)
+        return looked_through([g for g in found if g is not None], q.step)
 
     return [runs, poll, group, text, same, diff, tokens, lens]
 
@@ -157,7 +158,7 @@ def polled(index: Index, q: Poll) -> dict[str, Any]:
         "kind": kind(run),
         "next_ms": wait,
         "now": now,
-        "status": status | {"pending": asked, "answered": told},
+        "status": status | {"pending": asked, "answered": told, "replay": replayed(run)},
         "board": {"same": True}
         if found and (name, shown) == (index.name, now_shown) and not found["groups"]
         else found,
@@ -174,13 +175,8 @@ def _stamp(index: Index, wanted: Wanted | None, said: str | None) -> str:
 
 def _spark(index: Index) -> dict[str, list[Any]]:
     """Mean reward and signal over the run, in at most so many points, each the mean of its steps."""
-    history = index.history
-    if history.steps:
-        steps, columns = list(history.steps), [list(history.column(n)) for n in ("reward/mean", "group/signal")]
-    else:  # a run of TRL: its groups say it
-        steps = index.steps
-        mine = [[index.entries[p] for p in index.by_step[s]] for s in steps]
-        columns = [[mean(e.mean or 0.0 for e in m) for m in mine], [mean("mixed" in e.shows for e in m) for m in mine]]
+    history = index.history if index.history.steps else of_groups(index)
+    steps, columns = list(history.steps), [list(history.column(n)) for n in ("reward/mean", "group/signal")]
     width = max(1, -(-len(steps) // _POINTS))
     places = range(0, len(steps), width)
     reward, signal = ([_mean(column[i : i + width]) for i in places] for column in columns)

@@ -8,12 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from minigrpo.runfolder import read_config
 from minigrpo.ui.plain import parse
-from minigrpo.ui.rules import read_config
-from minigrpo.ui.tail import Tail, read_line
+from minigrpo.ui.tail import LOOK, Tail, read_line
 
 _NAME = re.compile(r"\d{6}\.jsonl", re.ASCII)
-_LOOK = 32  # lines between two looks at the clock
 
 
 class Place(NamedTuple):
@@ -75,7 +74,7 @@ class Shards:
                     yield place, found
                 elif line.data is None or line.data.strip():
                     self.blame(place)
-                if line.number % _LOOK == 0 and time.monotonic() > until:
+                if line.number % LOOK == 0 and time.monotonic() > until:
                     return
 
     def fetch(self, place: Place) -> dict[str, Any] | None:

@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from minigrpo import runfolder
 from minigrpo.errors import UserError, nearest
 from minigrpo.runfolder import durable
+from minigrpo.runfolder.status import LIVE
 
 Kind = Literal["run", "trl"]
 
@@ -51,6 +53,11 @@ class Shelf:
         found = self.runs()
         return max(found, key=lambda ident: (self.created(found[ident]), ident), default=None)
 
+    def live(self) -> list[str]:
+        """The runs that are being trained. One that is only played again takes nobody's memory."""
+        found = [(ident, path) for ident, path in self.runs().items() if runfolder.state(path) in LIVE]
+        return [ident for ident, path in found if not replayed(path)]
+
     def created(self, path: Path) -> float:
         """When a run was created, in Unix seconds; 0 where nobody knows."""
         for birth in (path / "run.json", path / "completions"):
@@ -78,9 +85,18 @@ class Shelf:
 
 
 def _told(birth: Path) -> float | None:
-    facts = durable.read_json(birth)
-    told = facts.get("created") if isinstance(facts, dict) else None
+    told = _facts(birth).get("created")
     return float(told) if isinstance(told, (int, float)) and not isinstance(told, bool) and 0 < told < 1e11 else None
+
+
+def replayed(path: Path) -> bool:
+    """Whether a run is a recording that is played again: nothing was trained in it, and it cannot be resumed."""
+    return "replay" in _facts(path / "run.json")
+
+
+def _facts(birth: Path) -> dict[str, Any]:
+    facts = durable.read_json(birth)
+    return facts if isinstance(facts, dict) else {}
 
 
 def kind(path: Path) -> Kind | None:

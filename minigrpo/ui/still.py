@@ -61,8 +61,10 @@ def group(line: Mapping[str, Any], told: Rules) -> str:
     return f'<p class="mg-text">{_words(asked)}</p>{gold}{rows}{more}{_LEGEND}{taught}'
 
 
-def curve_svg(values: Sequence[float | None], label: str = "", *, low: float = 0.0, high: float = 1.0) -> str:
-    """A small curve over the steps 1, 2, …; None is a gap. `low` and `high` are what the axis shows at least."""
+def curve_svg(
+    values: Sequence[float | None], label: str = "", *, low: float = 0.0, high: float = 1.0, first: int = 1
+) -> str:
+    """A small curve over the steps from `first` on; None is a gap. The axis shows `low` and `high` at least."""
     known = {i: v for i, v in enumerate(values) if v is not None and math.isfinite(v)}
     bottom, top = min([low, *known.values()]), max([high, *known.values()])
 
@@ -81,10 +83,10 @@ def curve_svg(values: Sequence[float | None], label: str = "", *, low: float = 0
         f'<text x="{_LEFT - 6}" y="{y(v)}" dy="4" text-anchor="end">{v:.2g}</text>'
         for v in (bottom, (bottom + top) / 2, top)
     )
-    axis = f'<text x="{_LEFT}" y="{_HIGH}">step 1</text>'
-    axis += f'<text x="{_WIDE}" y="{_HIGH}" text-anchor="end">step {len(values)}</text>' if len(values) > 1 else ""
+    axis, last = f'<text x="{_LEFT}" y="{_HIGH}">step {first}</text>', first + len(values) - 1
+    axis += f'<text x="{_WIDE}" y="{_HIGH}" text-anchor="end">step {last}</text>' if last > first else ""
     ends = sorted({min(known), max(known)}) if known else []
-    told = ", ".join(f"step {i + 1}: {known[i]:.2f}" for i in ends) or "no numbers yet"
+    told = ", ".join(f"step {first + i}: {known[i]:.2f}" for i in ends) or "no numbers yet"
     return still(
         f'<p><b>{html.escape(label)}</b> <span class="mg-quiet">{told}</span></p>'
         f'<svg viewBox="0 0 {_WIDE} {_HIGH + 4}" role="img" aria-label="{html.escape(label)}, {told}">'

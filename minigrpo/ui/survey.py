@@ -1,9 +1,7 @@
 """What the form has to offer on this machine, asked once of a process of its own: the answer takes torch to find."""
 
 import inspect
-import json
 import os
-import subprocess
 import threading
 from collections.abc import Callable
 from types import ModuleType
@@ -33,12 +31,8 @@ class Survey:
 
     def _search(self) -> None:
         try:
-            done = subprocess.run(
-                child.command("minigrpo.ui.survey"), stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT,
-                env=child.environment(), check=False,
-            )  # fmt: skip
-            self.found = json.loads(done.stdout)
-        except (OSError, ValueError, subprocess.SubprocessError):
+            self.found = child.ask("minigrpo.ui.survey", None, LIMIT)
+        except (OSError, child.NoAnswer):
             self.found = {}  # fields without suggestions are fields still
 
 
@@ -80,14 +74,5 @@ def _weights() -> int | None:
         return None
 
 
-def main() -> None:
-    """One JSON document on stdout, whatever a library prints."""
-    out = os.dup(1)
-    os.dup2(2, 1)
-    found = search()
-    with open(out, "w", encoding="ascii") as file:
-        json.dump(found, file, default=str)
-
-
 if __name__ == "__main__":
-    main()
+    child.serve(lambda _: search())

@@ -1,6 +1,7 @@
 """The lines of a growing file, each read once: what another process appends is all that a look costs."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from minigrpo.runfolder import durable
 
 LONGEST = 16 << 20  # bytes of a line; no honest one is longer, and a reader takes no more at once
+LOOK = 32  # lines between two looks at the clock
 _MARK = 256  # bytes before the offset that must still be there
 
 
@@ -28,6 +30,7 @@ class Tail:
         self.path = path
         self.offset = 0
         self.size = 0  # when it was last looked at
+        self.share = 1.0  # of it that `some` has read, where it stopped early
         self._number = 0
         self._seen: tuple[int, int, int] | None = None
         self._mark = b""
@@ -63,6 +66,15 @@ class Tail:
                 self.offset, self._long, self._number = self.offset + length, 0, self._number + 1
                 self._mark = (self._mark + data)[-_MARK:] if len(data) < _MARK else data[-_MARK:]
                 yield line
+
+    def some(self, until: float) -> Iterator[Line]:
+        """The same, but stops for this time once the clock passes `until`; `share` says how far it came."""
+        self.share = 1.0
+        for line in self.lines():
+            yield line
+            if line.number % LOOK == 0 and time.monotonic() > until:
+                self.share = min(1.0, self.offset / max(1, self.size))
+                return
 
     def _start_of_rest(self) -> bytes:
         """The bytes right before the offset."""

@@ -1,7 +1,5 @@
 """Handlers of the Chat tab: a model is loaded, asked and heard; what it says is scored; blind votes are counted."""
 
-import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,14 +8,15 @@ from pydantic import Field
 
 from minigrpo import runfolder
 from minigrpo.errors import UserError
-from minigrpo.runfolder.logs import Log
 from minigrpo.ui import adapters, trial
 from minigrpo.ui.ask import Answer, Handler, Query, handler
+from minigrpo.ui.control import append_note
 from minigrpo.ui.questions import collected
 from minigrpo.ui.rules import read_config
 from minigrpo.ui.shelf import Shelf
 from minigrpo.ui.stage import Stage
 
+NOTED = 4000  # characters of a text that is kept with a vote
 Run = Annotated[str, Field(max_length=255)]
 Step = Annotated[int, Field(ge=0, le=10**9)]
 Text = Annotated[str, Field(max_length=100_000)]
@@ -154,8 +153,9 @@ def _judging(shelf: Shelf) -> Sequence[Handler]:
     def vote(q: Vote) -> Answer:
         """Keeps a blind vote among the run's notes; how all of them stand."""
         run = shelf.find(q.run)
+        texts = {name: getattr(q, name)[:NOTED] for name in ("prompt", "a", "b")}
         winner = "tie" if q.choice == "tie" else getattr(q.which, q.choice)
-        _append(run / "notes.jsonl", {"t": time.time(), "vote": {**q.model_dump(exclude={"run"}), "winner": winner}})
+        append_note(run, {"vote": {**q.model_dump(exclude={"run"}), **texts, "winner": winner}})
         return {"tally": tally(run)}
 
     return [questions, verdict, vote]
@@ -170,14 +170,3 @@ def tally(run: Path) -> dict[str, int]:
         if isinstance(winner, str) and winner in found:
             found[winner] += 1
     return found
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
-    try:
-        log = Log(path)
-        try:
-            log.write(json.dumps(line))
-        finally:
-            log.close()
-    except OSError as error:
-        raise UserError(f"cannot write {path.name} of the run: {error.strerror}", "may you write there?") from None

@@ -23,7 +23,7 @@ from minigrpo.ui import form as forms
 from minigrpo.ui.ask import Answer, Handler, Query, handler
 from minigrpo.ui.presets import PRESETS
 from minigrpo.ui.preview import NOTHING, Preview
-from minigrpo.ui.shelf import Shelf, kind
+from minigrpo.ui.shelf import Shelf, kind, replayed
 from minigrpo.ui.survey import Survey
 
 SETTLED = 60.0  # seconds within which a resumed run says that it lives, or why not
@@ -126,13 +126,17 @@ class Desk:
             )
         with self._guard:
             name = asked.name or self._fresh(asked.config)
-            self._failed.pop(name, None)
-            run = self._shelf.root / name
+            run = self._shelf.root.absolute() / name
             self._launches[name] = launch.start(run, asked.arguments(run))
+            self._failed.pop(name, None)
         return {"run": name}
 
     def starting(self, q: Named) -> Answer:
         """{state: starting, loading, running or failed; say, error, fix, log} of a run that `start` has named."""
+        with self._guard:  # several pages may ask: the first that sees it fail puts the log away
+            return self._standing(q)
+
+    def _standing(self, q: Named) -> Answer:
         began = self._launches.get(q.run)
         if began is None:
             if q.run in self._failed:
@@ -160,6 +164,8 @@ class Desk:
         run = self._shelf.find(q.run)
         if kind(run) != "run":
             raise UserError(f"{q.run} was not trained by minigrpo", "only its own runs can go on")
+        if replayed(run):
+            raise UserError(f"{q.run} is a recording", "play it again, or train a run of your own")
         status = runfolder.read_status(run)
         if status["state"] in LIVE:
             raise UserError(f"{q.run} is running", "two processes cannot train one run")

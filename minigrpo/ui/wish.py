@@ -16,6 +16,7 @@ from minigrpo.recipes import SEAMS
 from minigrpo.tasks.load import suited
 
 LONGEST = 20_000  # characters of one value; longer ones do not fit into a command
+NAME = 100  # characters of a run's name; a folder's has at most 255 bytes
 FLAGS = ("model", "task", "reward", "recipe", "backend", "loader")
 _SPECS = ("task", "eval_task", "reward")
 
@@ -51,10 +52,8 @@ def read(values: Values) -> Wish:
     given: dict[str, Any] = {}
     errors: list[dict[str, str]] = []
     name = str(values.get("out") or "").strip()
-    if name.startswith(".") or Path(name).name != name:
-        errors.append(
-            _error("out", f"{name!r} is no plain name", "a new folder is made of that name, beside the other runs")
-        )
+    if wrong := _misnamed(name):
+        errors.append(_error("out", wrong, "a new folder is made of that name, beside the other runs"))
     for key, value in values.items():
         if key == "out" or value in (None, "", [], {}):
             continue
@@ -64,6 +63,15 @@ def read(values: Values) -> Wish:
             errors.append(_error(key, error.message, error.hint))
     given = {key: value for key, value in given.items() if value is not None}
     return Wish(_changed(given), configs.build(given), name, errors)
+
+
+def _misnamed(name: str) -> str:
+    """What is wrong with the name of a run."""
+    if len(name) > NAME or len(name.encode("utf-8", "replace")) > 2 * NAME:
+        return f"a name of {len(name):,} characters is too long, {NAME} are many"
+    if name.startswith((".", "-")) or not name.isprintable() or Path(name).name != name:
+        return f"{name!r} is no plain name"
+    return ""
 
 
 def prefill(config: Config) -> dict[str, Any]:

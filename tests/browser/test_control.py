@@ -38,6 +38,7 @@ def test_pause_resume_stop(panel: Panel, name: str, trainer: Any, visit: Visits)
     asked = page.wait_for_function("() => /asked/i.test(document.querySelector('#pill').textContent)", timeout=2000)
     assert asked
     state(page, "paused")
+    assert page.inner_text("*:focus") == "Resume"  # the focus is where it was
     state(other, "paused")  # a second viewer sees the same
     before = steps_in(run)
     page.wait_for_timeout(1500)  # three steps

@@ -152,3 +152,49 @@ def test_twice_as_large(panel: Panel, looked_at: str, visit: Visits) -> None:
     page = visit(panel.url, looked_at, viewport={"width": 640, "height": 400}, device_scale_factor=2)
     for tab in each_tab(page):
         assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), tab
+
+
+def test_browser_that_keeps_nothing(panel: Panel, looked_at: str, visit: Visits) -> None:
+    """As in a frame of another site, where storage is blocked."""
+    page = visit(panel.url, looked_at)
+    denied = "{ get() { throw new DOMException('denied', 'SecurityError'); } }"
+    page.context.add_init_script(f"Object.defineProperty(window, 'localStorage', {denied})")
+    page.reload()
+    page.wait_for_selector('.mg[data-ready="1"]')
+    for _ in each_tab(page):
+        assert page.locator(".note.bad:visible").count() == 0
+    page.get_by_role("button", name="Light or dark").click()
+
+
+def test_view_that_fails_leaves_the_others(panel: Panel, looked_at: str, visit: Visits) -> None:
+    visit.allowed += ["curves.js", "ERR_FAILED"]
+    page = visit(panel.url, looked_at)
+    page.route("**/web/curves.js*", lambda route: route.abort())
+    page.click("#tab-curves")
+    page.wait_for_selector("#view-curves .note.bad")
+    polls = page.get_attribute(".mg", "data-polls")
+    page.click("#tab-groups")
+    page.wait_for_selector("li.group")
+    page.wait_for_function("n => Number(document.querySelector('.mg').dataset.polls) > n", arg=int(polls))
+
+
+def test_note_is_kept_and_taken_away(panel: Panel, looked_at: str, visit: Visits) -> None:
+    page = visit(panel.url, looked_at)
+    group = page.locator("li.group").first
+
+    def written() -> Any:
+        group.get_by_text("Prompt and explanation").click()
+        return group.get_by_label("A note on this group")
+
+    assert not group.get_by_text("✎ note").is_visible()
+    written().fill("look again")
+    group.get_by_text("Keep the note").click()
+    group.get_by_text("✎ note").wait_for()
+    page.reload()
+    group.get_by_text("✎ note").wait_for()
+    area = written()
+    area.wait_for()
+    assert area.input_value() == "look again"
+    area.fill("")
+    group.get_by_text("Keep the note").click()
+    group.get_by_text("✎ note").wait_for(state="hidden")

@@ -92,9 +92,10 @@ function breakdown(answer) {
 function lengths(group, answer) {
   const most = group.limit || group.tokens?.[1] || 1;
   const fill = el("span");
-  fill.style.width = `${Math.min(100, (100 * (answer.n_tok ?? 0)) / most)}%`;
+  fill.style.width = `${Math.min(100, (100 * answer.n_tok) / most)}%`;
+  if (!known(answer.n_tok)) return null; // TRL does not record it
   return el("span", { class: "length", title: group.limit ? `${answer.n_tok} of at most ${group.limit} tokens` : `${answer.n_tok} tokens` },
-    `${answer.n_tok ?? "–"} tok`, el("span", { class: "lengthbar", "aria-hidden": "true" }, fill));
+    `${answer.n_tok} tok`, el("span", { class: "lengthbar", "aria-hidden": "true" }, fill));
 }
 
 /** Fills an open card from the whole group. */
@@ -120,7 +121,7 @@ export function inside(box, app, group, whole, i, needle) {
 
 async function all(app, whole, i, said) {
   try {
-    const { text } = await app.ask("text", { run: app.run(), key: whole.key, i });
+    const { text } = await app.ask("text", { run: whole.run, key: whole.key, i });
     put(said, el("bdi", { text: visible(text) }));
   } catch (error) {
     app.say(error.message);
@@ -150,15 +151,16 @@ function spans(answer) {
 
 export async function tokens(app, below, whole, i) {
   try {
-    put(below, heat(await app.ask("tokens", { run: app.run(), key: whole.key, i })));
+    put(below, heat(await app.ask("tokens", { run: whole.run, key: whole.key, i })));
   } catch (error) {
-    put(below, el("p", { class: "note", dataset: { tokens: "absent" } }, error.message, error.fix ? ` ${error.fix}` : ""));
+    put(below, el("p", { class: "note", dataset: { tokens: "absent" } }, error.message, error.fix ? `: ${error.fix}` : ""));
   }
+  below.scrollIntoView({ block: "nearest" });
 }
 
 export async function difference(app, below, whole, i, j) {
   try {
-    const { ops } = await app.ask("diff", { run: app.run(), a: [whole.key, i], b: [whole.key, j] });
+    const { ops } = await app.ask("diff", { run: whole.run, a: [whole.key, i], b: [whole.key, j] });
     const kinds = { "=": "span", "-": "del", "+": "ins" };
     put(below, el("p", { class: "small muted" }, el("del", { text: `only in answer ${i + 1}` }), "  ", el("ins", { text: `only in answer ${j + 1}` })),
       el("div", { class: "full mono diff" }, el("bdi", null, ops.map(([kind, value]) => el(kinds[kind] ?? "span", { text: visible(value) })))));

@@ -1,6 +1,7 @@
 // Chat: base and adapter answer the same question side by side; the talk lives in this page, the model in the panel.
 
-import { attr, el, plural, put, save, text, visible } from "./dom.js";
+import { Lost } from "./ask.js";
+import { attr, el, plural, put, recall, remember, save, text, visible } from "./dom.js";
 import { Turn } from "./turn.js";
 
 const SETTINGS = { temperature: 0.7, seed: 7, max_tokens: 256 };
@@ -178,7 +179,7 @@ class Chat {
 
   kept() {
     try {
-      return { ...SETTINGS, ...JSON.parse(localStorage.getItem("minigrpo.chat") ?? "{}") };
+      return { ...SETTINGS, ...JSON.parse(recall("chat", "{}")) };
     } catch {
       return SETTINGS;
     }
@@ -197,7 +198,7 @@ class Chat {
   keep() {
     const settings = this.settings();
     for (const [name, value] of Object.entries(settings)) this[name].value = value;
-    localStorage.setItem("minigrpo.chat", JSON.stringify(settings));
+    remember("chat", JSON.stringify(settings));
   }
 
   reseed() {
@@ -261,13 +262,21 @@ class Chat {
   /** One question after the other: what is asked next depends on what was answered. */
   async work() {
     if (this.now) return;
-    while ((this.now = this.waiting.shift())) {
+    try {
+      while ((this.now = this.waiting.shift())) {
+        this.buttons();
+        await this.written(this.now);
+        this.now.finished();
+        this.announce(this.now);
+      }
+    } catch (error) { // a mistake of the page itself
+      this.now.update({ state: "failed", say: `this page failed: ${error.message}` });
+      this.stop();
+      throw error;
+    } finally {
+      this.now = null;
       this.buttons();
-      await this.written(this.now);
-      this.now.finished();
-      this.announce(this.now);
     }
-    this.buttons();
     this.look();
   }
 
@@ -367,6 +376,6 @@ class Chat {
   }
 }
 
-const lost = (error) => error.constructor.name === "Lost";
+const lost = (error) => error instanceof Lost;
 export const shown = (gold) => visible(typeof gold === "string" ? gold : JSON.stringify(gold));
 const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);

@@ -1,5 +1,6 @@
 // Compare: what base and adapter answer on the same held-out questions, how sure that is, and question by question.
 
+import { Lost } from "./ask.js";
 import { attr, copy, el, known, num, plural, put, svg, text, visible } from "./dom.js";
 
 const SIDES = ["base", "adapter"];
@@ -145,7 +146,7 @@ class Compare {
       running ? el("p", { class: "note", text: `Evaluating: ${running.say}.` }) : null,
       refused ? el("div", { class: "note" }, `Not started from here: ${refused.say}. In a terminal: `, el("code", { text: refused.command }), " ",
         el("button", { class: "btn quiet", text: "Copy", on: { click: async () => this.app.say((await copy(refused.command)) ? "Copied." : "The browser did not allow it.") } })) : null,
-      noAdapter && !refused ? el("p", { class: "note", text: "No adapter is saved yet: it comes with the first checkpoint." }) : null,
+      noAdapter && !refused ? el("p", { class: "note", text: this.app.status()?.replay ? "A recording has no adapter to evaluate: train a run of your own." : "No adapter is saved yet: it comes with the first checkpoint." }) : null,
       failed ? el("details", { class: "note bad" }, el("summary", { text: `${failed.say}.` }), el("pre", { text: visible(failed.log) || "It said nothing." })) : null);
     if (running) text(this.cost, "");
     const all = this.all();
@@ -255,7 +256,7 @@ class Compare {
     try {
       return await this.app.ask(name, q);
     } catch (error) {
-      const lost = error.constructor.name === "Lost";
+      const lost = error instanceof Lost;
       if (!lost && error.fix === undefined) throw error;
       if (!lost) this.app.say(`${error.message}. ${error.fix}`);
       return null;

@@ -1,7 +1,7 @@
 // A run over time: one small picture per metric, one crosshair for all of them, and a second run laid over the first.
 
 import { differences } from "./differences.js";
-import { arrange, el, known, pct, plural, put, save, text, visible } from "./dom.js";
+import { arrange, el, known, pct, plural, put, recall, remember, save, text, visible } from "./dom.js";
 import { axes, Figure } from "./figure.js";
 
 const AXES = { steps: "steps", time: "training time", tokens: "tokens written" };
@@ -20,8 +20,8 @@ class Curves {
   }
 
   frame() {
-    const kept = (name, otherwise) => localStorage.getItem(`minigrpo.curves.${name}`) ?? otherwise;
-    const keep = (name, value) => localStorage.setItem(`minigrpo.curves.${name}`, value);
+    const kept = (name, otherwise) => recall(`curves.${name}`, otherwise);
+    const keep = (name, value) => remember(`curves.${name}`, value);
     this.axis = AXES[kept("axis")] ? kept("axis") : "steps";
     this.smooth = Math.min(0.98, Math.max(0, Number(kept("smooth", "0.5")) || 0));
     this.axisPick = el("select", { id: "curve-axis", on: { change: (e) => { keep("axis", (this.axis = e.target.value)); this.draw(); } } },

@@ -62,6 +62,9 @@ export function arrange(parent, nodes) {
   });
 }
 
+/** States of a run that goes on. */
+export const LIVE = ["starting", "running", "paused", "stopping"];
+
 export const known = (x) => typeof x === "number" && Number.isFinite(x);
 
 export function num(x, digits = 2) {
@@ -104,6 +107,26 @@ export function debounce(f, ms) {
     clearTimeout(timer);
     timer = setTimeout(() => f(...args), ms);
   };
+}
+
+const here = new Map(); // for a browser that keeps nothing for this page: it lasts as long as the page does
+
+/** What was remembered under this name. */
+export function recall(name, otherwise = null) {
+  try {
+    return localStorage.getItem(`minigrpo.${name}`) ?? otherwise;
+  } catch {
+    return here.get(name) ?? otherwise;
+  }
+}
+
+/** Keeps a text in this browser. */
+export function remember(name, value) {
+  try {
+    localStorage.setItem(`minigrpo.${name}`, value);
+  } catch {
+    here.set(name, String(value));
+  }
 }
 
 /** Puts text on the clipboard; false where the browser does not allow it. */

@@ -8,6 +8,7 @@ const ALIKE = { cut: "all cut off", unreadable: "no answer found", failed: "rewa
 
 /** The elements of a group and what can be done to them. */
 export function group(app, board, summary) {
+  const run = app.run(); // its own: the page may be at another one when a button is pressed
   const needle = board.query().search;
   let cards = []; // made when they are first shown: most groups without signal never are
   const dull = summary.signal !== "mixed";
@@ -21,13 +22,14 @@ export function group(app, board, summary) {
     el("span", { class: "marks", role: "img", "aria-label": marksSay(summary) }, summary.answers.map((a) => mark(a, summary.scale))),
     el("span", { class: "numbers" }, el("b", { text: `${summary.right} of ${summary.n} with full marks` }), el("span", { class: "muted", text: ` · mean ${num(summary.mean)}, spread ${num(summary.std)} · ${tokensSay(summary)}` })));
   const star = el("button", { class: "btn quiet star", "aria-pressed": String(starred), "aria-label": "Star this group", title: "star this group", text: starred ? "★" : "☆", on: { click: toggleStar } });
+  const noted = el("span", { class: "small muted", title: "it has a note: see “Prompt and explanation”", hidden: !summary.note, text: "✎ note" });
   const over = el("div", { class: "overtime stack", hidden: true });
   const inTime = el("button", { class: "btn quiet", text: "Same prompt over time", "aria-expanded": "false", on: { click: sameOverTime } });
   const detail = el("div", { class: "detail stack", hidden: true });
   const about = el("button", { class: "btn quiet", text: "Prompt and explanation", "aria-expanded": "false", on: { click: explain } });
 
   const node = el("li", { class: "group", dataset: { key: summary.key, signal: summary.signal ?? "unknown" } },
-    el("div", { class: "head" }, flipper, el("span", { class: "grow" }), el("span", { class: `kind ${summary.signal}`, text: kindOf(summary) }),
+    el("div", { class: "head" }, flipper, el("span", { class: "grow" }), noted, el("span", { class: `kind ${summary.signal}`, text: kindOf(summary) }),
       board.query().scope === "run" ? el("button", { class: "btn quiet", text: `step ${summary.step}`, on: { click: () => app.go({ step: summary.step, scope: null }) } }) : el("span", { class: "small muted", text: summary.kept === false ? "not used" : "" }),
       app.can.control ? star : null),
     el("div", { class: "asked" },
@@ -51,7 +53,7 @@ export function group(app, board, summary) {
   }
 
   async function load() {
-    whole ??= await app.ask("group", { run: app.run(), key: summary.key });
+    whole ??= { ...(await app.ask("group", { run, key: summary.key })), run };
     return whole;
   }
 
@@ -74,7 +76,7 @@ export function group(app, board, summary) {
     text(now.querySelector(".open"), "Close");
     const box = now.querySelector(".inside");
     box.hidden = false;
-    if (box.childElementCount) return;
+    if (filled(box)) return;
     try {
       put(box, el("p", { class: "muted", text: "reading …" }));
       inside(box, app, summary, await load(), i, needle);
@@ -87,7 +89,7 @@ export function group(app, board, summary) {
     const show = detail.hidden;
     attr(about, "aria-expanded", String(show));
     detail.hidden = !show;
-    if (!show || detail.childElementCount) return;
+    if (!show || filled(detail)) return;
     try {
       const g = await load();
       put(detail, el("div", { class: "two" },
@@ -95,24 +97,20 @@ export function group(app, board, summary) {
           g.prompt.map((m) => el("div", { class: "message" }, el("span", { class: "tag", text: m.role }), el("pre", null, el("bdi", { text: visible(m.content) })))),
           g.full_gold !== null && g.full_gold !== undefined ? el("p", null, el("span", { class: "tag", text: "Right answer" }), el("bdi", { text: visible(g.full_gold) })) : null),
         el("section", { class: "stack", "aria-label": "Explanation" }, el("h4", { text: "What this group taught" }), g.explain.map((s) => el("p", { text: s })),
-          g.kind_of_advantage ? el("p", { class: "small muted", text: `Advantage: ${g.kind_of_advantage}.` }) : null, app.can.control ? noteBox() : null)));
+          g.kind_of_advantage ? el("p", { class: "small muted", text: `Advantage: ${g.kind_of_advantage}.` }) : null, app.can.control ? noteBox(g) : null)));
     } catch (error) {
       put(detail, el("p", { class: "note bad", text: error.message }));
     }
   }
 
-  function noteBox() {
-    const area = el("textarea", { maxlength: 2000, "aria-label": "A note on this group", placeholder: "a note on this group, kept in the run's notes.jsonl" });
-    return el("div", { class: "stack" }, area, el("button", { class: "btn", text: "Keep the note", on: { click: async () => {
-      if (!area.value.trim()) return;
-      try {
-        await app.ask("note", { run: app.run(), key: summary.key, star: null, text: area.value });
-        area.value = "";
-        app.say("kept");
-      } catch (error) {
-        app.say(`${error.message} ${error.fix ?? ""}`);
-      }
-    } } }));
+  function noteBox(g) {
+    const area = el("textarea", { text: g.note, maxlength: 2000, "aria-label": "A note on this group", placeholder: "a note on this group, kept in the run's notes.jsonl" });
+    return el("div", { class: "stack" }, area, el("button", { class: "btn", text: "Keep the note", on: { click: () => app.attempt(async () => {
+      const kept = area.value.trim();
+      await app.ask("note", { run, key: summary.key, star: null, text: kept });
+      noted.hidden = !kept;
+      app.say(kept ? "kept" : "the note is taken away");
+    }) } }));
   }
 
   async function sameOverTime() {
@@ -121,7 +119,7 @@ export function group(app, board, summary) {
     over.hidden = !show;
     if (!show) return;
     try {
-      const { groups, total } = await app.ask("same", { run: app.run(), example_id: summary.example_id });
+      const { groups, total } = await app.ask("same", { run, example_id: summary.example_id });
       put(over, el("p", { class: "small muted", text: `${plural(total, "group")} of this prompt${total > groups.length ? `, ${groups.length} shown` : ""}` }),
         el("ol", { class: "rows" }, groups.map((g) => el("li", null, el("button", { class: "flip", on: { click: () => app.go({ step: g.step, scope: null, show: null, search: null }) }, "aria-current": g.key === summary.key ? "true" : null },
           el("span", { class: "when", text: `step ${g.step}` }), el("span", { class: "marks", role: "img", "aria-label": marksSay(g) }, g.answers.map((a) => mark(a, g.scale))), el("span", { class: "small", text: `${g.right} of ${g.n} with full marks, mean ${num(g.mean)}` }))))));
@@ -130,13 +128,11 @@ export function group(app, board, summary) {
     }
   }
 
-  async function toggleStar() {
-    try {
-      await app.ask("note", { run: app.run(), key: summary.key, star: !starred, text: null });
+  function toggleStar() {
+    return app.attempt(async () => {
+      await app.ask("note", { run, key: summary.key, star: !starred, text: null });
       refresh(!starred);
-    } catch (error) {
-      app.say(`${error.message} ${error.fix ?? ""}`);
-    }
+    });
   }
 
   function refresh(star_) {
@@ -147,6 +143,11 @@ export function group(app, board, summary) {
   }
 
   return { node, summary, flip, open, star: toggleStar, refresh };
+}
+
+/** Whether a box holds what was asked for: one that tells of an error is asked for again. */
+function filled(box) {
+  return box.childElementCount > 0 && !box.querySelector(":scope > .note.bad");
 }
 
 /** Why all rewards are equal, at a glance. */

@@ -1,6 +1,6 @@
 // The board: every group of a step, live or pinned, filtered, sorted, searched; nothing moves under the reader's eyes.
 
-import { arrange, attr, debounce, el, known, num, pct, plural, put, svg, text } from "./dom.js";
+import { arrange, attr, debounce, el, known, LIVE, num, pct, plural, put, svg, text } from "./dom.js";
 import { group as drawn } from "./group.js";
 import { lens } from "./lens.js";
 
@@ -92,9 +92,10 @@ class Board {
       this.sparked = null;
       if (!answer.board || answer.board.same) return this.app.refresh();
     }
-    this.live_ = ["starting", "running", "paused", "stopping"].includes(answer.status.state);
+    this.live_ = LIVE.includes(answer.status.state);
     if (answer.spark && answer.spark !== this.sparked) this.spark(answer.spark);
     if (answer.board && !answer.board.same) this.draw(answer.board);
+    this.drawLens();
     this.root.dataset.ready = "1";
   }
 
@@ -120,22 +121,26 @@ class Board {
     this.drawNothing(board);
     this.drawPages(board);
     this.reopen();
-    if (!this.lens.hidden) this.drawLens();
   }
 
   look() {
     this.lens.hidden = !this.lens.hidden;
     attr(this.lensing, "aria-expanded", String(!this.lens.hidden));
-    if (!this.lens.hidden) this.drawLens();
+    this.drawLens();
   }
 
+  /** For the step that is shown, unless it is there already; while steps are played it waits. */
   async drawLens() {
-    const step = this.board?.step;
-    if (!known(step) || this.lensed === `${this.runShown} ${step}`) return;
-    this.lensed = `${this.runShown} ${step}`;
+    const [run, step] = [this.runShown, this.board?.step];
+    const wanted = `${run} ${step}`;
+    if (this.lens.hidden || this.timer || !known(step) || this.lensed === wanted) return;
+    this.lensed = wanted;
     try {
-      put(this.lens, lens(await this.app.ask("lens", { run: this.app.run(), step })));
+      const answer = await this.app.ask("lens", { run, step });
+      if (this.lensed === wanted) put(this.lens, lens(answer));
     } catch (error) {
+      if (this.lensed !== wanted) return; // another step was asked for meanwhile
+      this.lensed = null; // asked again with the next answer of the poll
       put(this.lens, el("p", { class: "note bad", text: error.message }));
     }
   }
@@ -202,7 +207,7 @@ class Board {
     const left = board.total - offset - board.keys.length;
     const damaged = board.damaged?.lines ? el("span", { class: "small muted", title: board.damaged.where ?? "", text: `${plural(board.damaged.lines, "damaged line")} skipped${board.damaged.where ? ` (${board.damaged.where})` : ""}` }) : null;
     put(this.pages,
-      offset > 0 ? el("button", { class: "btn", text: "Former 50", on: { click: () => this.set({ offset: Math.max(0, offset - 50) || null }, false) } }) : null,
+      offset > 0 ? el("button", { class: "btn", text: "Previous 50", on: { click: () => this.set({ offset: Math.max(0, offset - 50) || null }, false) } }) : null,
       left > 0 ? el("button", { class: "btn", text: `Next 50 of ${left} more`, on: { click: () => this.set({ offset: offset + 50 }, false) } }) : null, damaged);
   }
 
@@ -211,19 +216,10 @@ class Board {
     this.nothing.hidden = false;
     this.cache.clear();
     this.runShown = null;
-    const start = async () => {
-      try {
-        const { run } = await this.app.ask("replay");
-        await this.app.runs();
-        this.app.go({ run });
-      } catch (error) {
-        this.app.say(`${error.message} ${error.fix ?? ""}`);
-      }
-    };
     put(this.nothing, el("h2", { text: this.app.list.length ? "This run cannot be read." : "Nothing trained yet." }),
       this.app.list.length ? null : el("p", { text: "A run appears here by itself as soon as one starts." }),
       el("div", { class: "row" },
-        el("button", { class: "btn primary", text: "Watch a recorded run", on: { click: start } }),
+        this.app.server?.replay ? el("button", { class: "btn primary", text: "Watch a recorded run", on: { click: () => this.app.replay() } }) : null,
         this.app.can.train ? el("button", { class: "btn", text: "Train a small model here", on: { click: () => this.app.go({ tab: "train" }) } }) : null));
     this.root.dataset.ready = "1";
   }
@@ -316,6 +312,7 @@ class Board {
   }
 
   stop() {
+    if (this.timer) this.app.refresh(); // the lens has waited for it
     clearTimeout(this.timer);
     this.timer = null;
     text(this.playing, "▶ Play");

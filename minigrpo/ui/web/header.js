@@ -1,20 +1,21 @@
 // The line at the top: which run, what it is doing, and the buttons that ask it for something.
 
-import { attr, bytes, duration, el, known, num, plural, put, svg, text } from "./dom.js";
+import { attr, bytes, duration, el, known, LIVE, num, plural, put, svg, text } from "./dom.js";
 
-const LIVE = ["starting", "running", "paused", "stopping"];
 const WORDS = { starting: "Starting", running: "Running", paused: "Paused", stopping: "Stopping", stopped: "Stopped", finished: "Finished", failed: "Failed", crashed: "Crashed", broken: "Unreadable" };
 
 export function header(page) {
-  const pick = el("select", { "aria-label": "Run", on: { change: (e) => page.go({ run: e.target.value || null, step: null, open: null, offset: null }), focus: () => page.runs().then(options).catch(() => {}) } });
+  const pick = el("select", { "aria-label": "Run", on: { change: (e) => page.go({ run: e.target.value || null, step: null, open: null, offset: null }), focus: () => page.runs().then(options).catch(() => {}), blur: () => options() } });
   const dot = el("span", { class: "dot", "aria-hidden": "true" });
   const words = el("span");
-  const pill = el("span", { class: "pill", id: "pill", role: "status", "aria-live": "polite" }, dot, words);
+  const pill = el("span", { class: "pill", id: "pill" }, dot, words);
+  const spoken = el("span", { class: "visually-hidden", role: "status" }); // the state alone is read out: the words change with every answer
   const facts = el("span", { class: "facts small muted" });
   const controls = el("span", { class: "row" });
   const strip = el("div", { class: "strip stack" });
   let drawn = "";
   let told = "";
+  let shown = null; // the run that is drawn here, which the buttons act on
   let asked = {}; // commands sent from this page that no answer has shown yet
 
   function top(tabs) {
@@ -25,7 +26,7 @@ export function header(page) {
     const bar = el("header", { class: "top" },
       el("div", { class: "line" },
         el("span", { class: "brand" }, mark(), el("span", { text: "minigrpo" })),
-        el("span", { class: "runpick" }, pick), pill, menu, facts, el("span", { class: "row folds" }, controls,
+        el("span", { class: "runpick" }, pick), pill, spoken, menu, facts, el("span", { class: "row folds" }, controls,
         el("span", { class: "row tight" },
           el("button", { class: "btn quiet", title: "light or dark", "aria-label": "Light or dark", on: { click: () => page.theme() } }, "◐"),
           el("button", { class: "btn quiet", title: "keys", "aria-label": "Keys", on: { click: () => page.help() } }, "?")))),
@@ -38,16 +39,17 @@ export function header(page) {
     const latest = page.list.find((r) => r.id === page.latest);
     const wanted = [["", latest ? `Latest: ${latest.name}` : "No runs yet"], ...rows];
     const key = JSON.stringify(wanted);
+    const value = document.activeElement === pick ? pick.value : (page.params().run ?? ""); // not while a person chooses
     if (key !== drawn) put(pick, wanted.map(([value, label]) => el("option", { value, text: label })));
     drawn = key;
-    pick.value = page.params().run ?? "";
+    if (pick.value !== value) pick.value = value;
   }
 
   function draw(answer) {
     options();
+    shown = answer?.run ?? null;
     if (!answer) {
-      attr(pill, "data-state", "none");
-      text(words, "No run");
+      state("none", "No run");
       text(facts, "");
       controlsFor(null);
       put(strip);
@@ -55,11 +57,17 @@ export function header(page) {
       return;
     }
     const s = answer.status;
-    attr(pill, "data-state", s.state);
-    text(words, pendingWords(s) ?? s.say ?? WORDS[s.state] ?? s.state);
+    const word = WORDS[s.state] ?? s.state;
+    state(s.state, word, `${s.replay ? "Recording: " : ""}${pendingWords(s) ?? s.say ?? word}`);
     text(facts, factsOf(s).join(" · "));
     controlsFor(s);
     troubles(answer);
+  }
+
+  function state(name, word, more = word) {
+    attr(pill, "data-state", name);
+    text(words, more);
+    text(spoken, word);
   }
 
   function pendingWords(s) {
@@ -88,44 +96,44 @@ export function header(page) {
   function controlsFor(s) {
     const live = s && LIVE.includes(s.state);
     const late = s?.pending?.some((p) => p.late);
-    const key = s ? [live, s.state, late, page.can.control, page.can.train].join() : "";
+    const key = s ? [live, s.state, late, s.replay, page.can.control, page.can.train].join() : "";
     if (controls.dataset.key === key) return;
     controls.dataset.key = key;
     const button = (label, title, act, kind = "") => el("button", { class: `btn ${kind}`, title, text: label, on: { click: act } });
     if (!s || !page.can.control) return put(controls);
+    const at = [...controls.children].indexOf(document.activeElement);
     if (live) {
       put(controls,
         s.state === "paused" ? button("Resume", "goes on with the next step", () => send("resume"))
           : button("Pause", "stands still after this step; keeps its memory", () => send("pause")),
-        button("Stop & save", "finishes the step, saves a checkpoint and ends; it can be resumed", () => send("stop")),
-        button("Checkpoint", "saves a checkpoint after this step", () => send("checkpoint"), "quiet"),
+        s.replay ? null : button("Stop & save", "finishes the step, saves a checkpoint and ends; it can be resumed", () => send("stop")),
+        s.replay ? null : button("Checkpoint", "saves a checkpoint after this step", () => send("checkpoint"), "quiet"),
         late ? button("Force stop", "ends the process; what was saved stays", force, "bad") : null);
     } else {
-      put(controls, page.can.train && ["stopped", "crashed", "failed"].includes(s.state) ? button("Resume", "goes on from the last checkpoint, in its own process", resume, "primary") : null);
+      put(controls, s.replay ? button("Play again", "from the first step", () => page.replay())
+        : page.can.train && ["stopped", "crashed", "failed"].includes(s.state) ? button("Resume", "goes on from the last checkpoint, in its own process", resume, "primary") : null);
     }
+    controls.children[at]?.focus(); // where the focus was
   }
 
   async function attempt(act) {
-    try {
-      await act();
-    } catch (error) {
-      page.say([error.message, error.fix].filter(Boolean).join(": "));
-    }
+    await page.attempt(act);
     page.refresh();
   }
 
   const send = (command) => attempt(async () => {
-    const { id } = await page.ask("control", { run: page.run(), command });
+    const { id } = await page.ask("control", { run: shown, command });
     asked[id] = command;
     text(words, pendingWords({ ...page.status(), pending: [{ command, age_s: 0, late: false }], answered: [] }));
   });
   const resume = () => attempt(async () => {
-    const { run } = await page.ask("go_on", { run: page.run() });
+    const { run } = await page.ask("go_on", { run: shown });
     page.say(`${run} goes on from its last checkpoint`);
   });
   const force = () => attempt(async () => {
+    const run = shown;
     if (!(await page.confirm("End the trainer's process now? What it did since its last checkpoint is lost; the run can be resumed from there.", "Force stop"))) return;
-    page.say((await page.ask("force", { run: page.run(), confirm: true })).say);
+    page.say((await page.ask("force", { run, confirm: true })).say);
   });
 
   function troubles(answer) {
@@ -143,16 +151,15 @@ export function header(page) {
 
   function trouble(error, wait) {
     if (error.fix !== undefined) { // refused: the server is there, the run is not
-      attr(pill, "data-state", "failed");
-      text(words, "Cannot be read");
+      state("failed", "Cannot be read");
+      if (page.run() !== shown) controlsFor(null); // they would act on the run before
       told = "";
       return put(strip, el("div", { class: "note bad", id: "trouble" }, el("p", { text: error.message }), el("p", { text: error.fix }),
         el("button", { class: "btn", text: "Choose the latest run", on: { click: () => page.go({ run: null, step: null }) } })));
     }
-    attr(pill, "data-state", "lost");
-    text(words, "Panel process not reachable");
+    state("lost", "Panel process not reachable");
     told = "";
-    put(strip, el("div", { class: "note warn", id: "trouble" }, el("p", { text: `Panel process not reachable. Training is not affected. Trying again in ${duration(wait / 1000)}.` })));
+    put(strip, el("div", { class: "note warn", id: "trouble" }, el("p", { text: `Panel process not reachable; minigrpo panel starts it again. Training is not affected. Trying again in ${duration(wait / 1000)}.` })));
   }
 
   return { top, strip, draw, trouble };

@@ -1,18 +1,12 @@
 // The page: frame, tabs, the one polling loop, keys, address. What a view shows is its own file's business.
 
-import { attr, el, put, text } from "./dom.js";
+import { Lost, Refused } from "./ask.js";
+import { attr, el, put, recall, remember, text } from "./dom.js";
 import { header } from "./header.js";
 
 const TABS = { groups: "Groups", curves: "Curves", compare: "Compare", chat: "Chat", train: "Train", runs: "Runs" };
 const STYLED = ["style", ...Object.keys(TABS)];
-
-export class Refused extends Error {
-  constructor(message, fix) {
-    super(message);
-    this.fix = fix ?? "";
-  }
-}
-export class Lost extends Error {}
+const MOST = 250_000; // bytes of one question
 
 /** Fills the element that Gradio has made; `server` holds the panel's functions. */
 export async function start(element, server) {
@@ -32,15 +26,15 @@ function stylesheet(name) {
 }
 
 function theme(root, wanted) {
-  const asked = wanted ?? new URLSearchParams(location.search).get("__theme") ?? localStorage.getItem("minigrpo.theme");
+  const asked = wanted ?? new URLSearchParams(location.search).get("__theme") ?? recall("theme");
   const dark = asked === "dark" || (asked !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
   root.dataset.theme = document.documentElement.dataset.mgTheme = dark ? "dark" : "light";
-  if (wanted) localStorage.setItem("minigrpo.theme", wanted);
+  if (wanted) remember("theme", wanted);
 }
 
 class Page {
   constructor(root, server, alive) {
-    Object.assign(this, { root, server, alive, views: {}, list: [], latest: null, can: {}, rev: null, answer: null });
+    Object.assign(this, { root, server, alive, gone: new AbortController(), views: {}, list: [], latest: null, can: {}, rev: null, answer: null });
     this.misses = 0;
     this.polls = 0; // how often the server was asked: the browser tests read it
   }
@@ -49,21 +43,22 @@ class Page {
     try {
       await this.runs();
     } catch (error) {
-      if (!(error instanceof Lost)) throw error;
+      console.warn(error); // the loop asks again, and tells
     }
     this.frame();
-    addEventListener("hashchange", () => this.route());
-    document.addEventListener("keydown", (event) => this.key(event));
-    document.addEventListener("visibilitychange", () => document.hidden || this.refresh());
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => theme(this.root));
+    const { signal } = this.gone;
+    addEventListener("hashchange", () => this.route(), { signal });
+    document.addEventListener("keydown", (event) => this.key(event), { signal });
+    document.addEventListener("visibilitychange", () => document.hidden || this.refresh(), { signal });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => theme(this.root), { signal });
     await this.route();
-    this.refresh();
   }
 
   // -- what views may use ---------------------------------------------------------------------------------------------
 
   async ask(name, query = {}) {
     if (typeof this.server[name] !== "function") throw new Refused(`this panel does not offer “${name}”`, "it may be of another version: start it anew");
+    if (new TextEncoder().encode(JSON.stringify(query)).length > MOST) throw new Refused("too long for the panel", "start over, or shorten it");
     let answer;
     try {
       answer = await this.server[name](query);
@@ -80,7 +75,7 @@ class Page {
   }
 
   /** Changes the address, and with it the page. Keys given as null are left out; `keep` false drops all others. */
-  go(changes, { keep = true, replace = false } = {}) {
+  async go(changes, { keep = true, replace = false } = {}) {
     const params = { ...(keep ? this.params() : {}), ...changes };
     const kept = Object.entries(params).filter(([, v]) => v !== null && v !== undefined && v !== "");
     const hash = `#${new URLSearchParams(kept)}`;
@@ -90,7 +85,7 @@ class Page {
   }
 
   run() {
-    return this.answer?.run ?? this.params().run ?? this.latest;
+    return this.params().run ?? this.answer?.run ?? this.latest;
   }
 
   status() {
@@ -102,6 +97,25 @@ class Page {
     Object.assign(this, { list: answer.runs, latest: answer.latest, can: answer.can, version: answer.version });
     this.listed = Date.now();
     return this.list;
+  }
+
+  /** A recorded run begins, and is shown. */
+  replay() {
+    return this.attempt(async () => {
+      const { run } = await this.ask("replay");
+      await this.runs();
+      await this.go({ tab: "groups", run }, { keep: false });
+    });
+  }
+
+  /** What `act` gives, or null, and a line for the person, where it fails. */
+  async attempt(act) {
+    try {
+      return await act();
+    } catch (error) {
+      this.say([error.message, error.fix].filter(Boolean).join(": "));
+      return null;
+    }
   }
 
   say(message) {
@@ -159,6 +173,7 @@ class Page {
     const tab = this.tabs[asked] ? asked : "groups";
     if (tab !== this.tab) {
       this.view?.hide?.();
+      this.view = null;
       this.tab = tab;
       for (const [name, button] of Object.entries(this.tabs)) {
         attr(button, "aria-selected", String(name === tab));
@@ -166,11 +181,24 @@ class Page {
         this.panes[name].hidden = name !== tab;
       }
     }
-    const view = await this.load(tab);
-    if (tab !== this.tab) return; // another tab was chosen while this one loaded
-    this.view = view;
-    await view.show();
+    try {
+      const view = await this.load(tab);
+      if (tab !== this.tab) return; // another tab was chosen while this one loaded
+      this.view = view;
+      await view.show();
+    } catch (error) {
+      this.broken(tab, error);
+    }
     this.refresh();
+  }
+
+  /** A view that failed gives way to a line of text, and is made anew when it is opened again. */
+  broken(tab, error) {
+    console.error(error);
+    delete this.views[tab];
+    if (tab === this.tab) this.view = null;
+    put(this.panes[tab], el("div", { class: "note bad" }, el("p", { text: `This part of the page failed: ${error.message}` }), error.fix ? el("p", { text: error.fix }) : null,
+      el("button", { class: "btn", text: "Try again", on: { click: () => this.route() } })));
   }
 
   async load(tab) {
@@ -191,7 +219,7 @@ class Page {
   }
 
   async loop() {
-    if (!this.alive()) return;
+    if (!this.alive()) return this.gone.abort();
     if (document.hidden || this.root.offsetParent === null) {
       this.timer = document.hidden ? null : setTimeout(() => this.loop(), 1000); // a hidden page is woken by its event
       return;
@@ -209,6 +237,7 @@ class Page {
         console.error(error);
         this.head.trouble(new Refused(`this page failed: ${error.message}`, "reload it"), wait);
       }
+      if (!(error instanceof Lost)) this.rev = null; // what was drawn is not what the server holds
       if (error instanceof Refused) this.view?.tick?.(null);
     } finally {
       this.asking = false;
@@ -223,7 +252,7 @@ class Page {
     const wanted = this.params().run;
     if (!this.list.length || Date.now() - this.listed > 15000) await this.runs();
     if (!wanted && !this.latest) {
-      this.answer = null;
+      this.answer = this.rev = null;
       this.head.draw(null);
       this.view?.tick?.(null);
       return 3000;
@@ -234,6 +263,7 @@ class Page {
     const before = wish();
     const answer = await this.ask("poll", { run: wanted ?? "latest", rev: this.rev, board });
     if (view !== this.view || before !== wish()) return 0; // the person has moved on
+    if (!wanted && this.answer && answer.run !== this.answer.run && this.newer(this.answer.run, answer.run)) return 0;
     this.rev = answer.rev;
     if (answer.run !== this.answer?.run && !this.list.some((r) => r.id === answer.run)) await this.runs();
     if (!answer.spark && this.answer?.run === answer.run) answer.spark = this.answer.spark;
@@ -242,6 +272,18 @@ class Page {
     view?.tick?.(answer);
     const slow = matchMedia("(max-width: 640px)").matches || (view && !view.query) ? 2 : 1;
     return answer.next_ms * slow;
+  }
+
+  /** A newer run has begun: who only watches goes along, who reads or talks stays; true for the latter. */
+  newer(before, now) {
+    const { step, open } = this.params();
+    if (step === undefined && open === undefined && this.tab !== "chat") {
+      this.say(`now showing ${now}, which has just begun`);
+      return false;
+    }
+    this.say(`a newer run has begun: ${now}`);
+    this.go({ run: before }, { replace: true });
+    return true;
   }
 
   // -- keys -----------------------------------------------------------------------------------------------------------------
@@ -253,7 +295,7 @@ class Page {
       if (event.key === "Escape") where.blur();
       return;
     }
-    if (localStorage.getItem("minigrpo.keys") === "off" && event.key !== "?") return;
+    if (recall("keys") === "off" && event.key !== "?") return;
     const names = Object.keys(this.tabs);
     const act = event.key === "?" ? () => this.help()
       : /^[1-6]$/.test(event.key) ? names[event.key - 1] && (() => this.go({ tab: names[event.key - 1] }))
@@ -266,10 +308,10 @@ class Page {
 
   help() {
     const keys = {
-      "1 … 6": "the tabs", "j k": "next, previous group", Enter: "open or close the group", "← →": "one step back, forth", l: "live: follow the newest step",
+      [`1 … ${Object.keys(this.tabs).length}`]: "the tabs", "j k": "next, previous group", Enter: "open or close the group", "← →": "one step back, forth", l: "live: follow the newest step",
       "/": "search", z: "only groups without signal", t: "token numbers of the answer", d: "compare two answers", s: "star the group", c: "copy the answer", "?": "this list",
     };
-    const off = localStorage.getItem("minigrpo.keys") === "off";
+    const off = recall("keys") === "off";
     const close = () => (box.close(), box.remove());
     const box = el("dialog", { "aria-label": "Keys", on: { cancel: close } },
       el("h2", { text: "Keys" }),
@@ -277,7 +319,7 @@ class Page {
         el("tr", null, el("td", null, key.split(" ").map((k) => [el("kbd", { text: k }), " "])), el("td", { text: what })))),
       el("p", { class: "small muted", style: "margin:10px 0", text: "They rest while you type. No key stops a run." }),
       el("div", { class: "row" },
-        el("label", { class: "row" }, el("input", { type: "checkbox", checked: !off, on: { change: (e) => localStorage.setItem("minigrpo.keys", e.target.checked ? "on" : "off") } }), "keys are on"),
+        el("label", { class: "row" }, el("input", { type: "checkbox", checked: !off, on: { change: (e) => remember("keys", e.target.checked ? "on" : "off") } }), "keys are on"),
         el("button", { class: "btn", text: "Close", on: { click: close } })));
     this.root.append(box);
     box.showModal();

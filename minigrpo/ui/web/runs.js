@@ -132,7 +132,7 @@ class Runs {
 
   empty() {
     const buttons = [
-      this.app.server?.replay ? el("button", { class: "btn primary", text: "Watch a recorded run", on: { click: () => this.replay() } }) : null,
+      this.app.server?.replay ? el("button", { class: "btn primary", text: "Watch a recorded run", on: { click: () => this.app.replay() } }) : null,
       this.app.can.train ? el("button", { class: "btn", text: "Start the smoke test", on: { click: () => this.app.go({ tab: "train" }) } }) : null,
     ];
     put(this.nothing, el("h2", { text: "Nothing trained yet." }),
@@ -185,27 +185,11 @@ class Runs {
     this.beside.hidden = false;
   }
 
-  async attempt(act) {
-    try {
-      await act();
-    } catch (error) {
-      this.app.say([error.message, error.fix].filter(Boolean).join(": "));
-    }
-  }
-
   resume(r) {
-    return this.attempt(async () => {
+    return this.app.attempt(async () => {
       const { run } = await this.app.ask("go_on", { run: r.id });
       this.app.say(`${run} goes on from its last checkpoint`);
       await this.load();
-    });
-  }
-
-  replay() {
-    return this.attempt(async () => {
-      const { run } = await this.app.ask("replay");
-      await this.app.runs();
-      this.app.go({ tab: "groups", run }, { keep: false });
     });
   }
 

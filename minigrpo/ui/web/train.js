@@ -1,10 +1,10 @@
 // Prepare a training and start it: settings on the left, on the right what comes of them.
 
 import { Checks } from "./checks.js";
-import { attr, debounce, el, plural, put, text, visible } from "./dom.js";
+import { attr, debounce, el, plural, put, recall, remember, text, visible } from "./dom.js";
 import { Fields } from "./fields.js";
 
-const KEPT = "minigrpo.train"; // in the browser: settings that were not started yet
+const KEPT = "train"; // in the browser: settings that were not started yet
 
 export function mount(root, app) {
   return new Train(root, app);
@@ -56,7 +56,7 @@ class Train {
   /** The fields; their suggestions come when the server has found them. */
   async form() {
     const answer = await this.attempt("form", {});
-    if (!answer) return setTimeout(() => this.form(), 3000);
+    if (!answer) return this.later(3000);
     if (this.fields.known.length) this.fields.offer(answer.fields);
     else {
       for (const key of Object.keys(this.values)) if (!answer.fields.some((f) => f.key === key)) delete this.values[key];
@@ -64,8 +64,14 @@ class Train {
       this.cards(answer.presets);
       if (!restored()) this.take(answer.presets[0].values);
     }
-    if (!answer.ready) setTimeout(() => this.form(), 2000);
+    if (!answer.ready) this.later(2000);
     else this.soon(); // the device is known now, and what it means for these settings
+  }
+
+  /** Asks again, once this tab is shown. */
+  later(ms) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => (this.root.hidden ? this.later(ms) : this.form()), ms);
   }
 
   cards(presets) {
@@ -103,12 +109,7 @@ class Train {
   }
 
   keep() {
-    const kept = JSON.stringify({ values: this.values, hold: this.hold, pending: this.pending });
-    try {
-      localStorage.setItem(KEPT, kept);
-    } catch {
-      // a browser that keeps nothing: the settings last as long as the page
-    }
+    remember(KEPT, JSON.stringify({ values: this.values, hold: this.hold, pending: this.pending }));
   }
 
   // -- checks ---------------------------------------------------------------------------------------------------------------
@@ -174,7 +175,14 @@ class Train {
     if (this.following) return;
     this.following = true;
     this.begin.disabled = true;
-    const run = this.pending;
+    try {
+      await this.watch(this.pending);
+    } finally {
+      this.following = false;
+    }
+  }
+
+  async watch(run) {
     for (let state = "starting"; state === "starting" || state === "loading";) {
       let answer;
       try {
@@ -190,7 +198,6 @@ class Train {
         await new Promise((done) => setTimeout(done, 700));
       }
     }
-    this.following = false;
   }
 
   waiting(run, { say }) {
@@ -223,13 +230,8 @@ class Train {
     this.keep();
   }
 
-  async attempt(name, question) {
-    try {
-      return await this.app.ask(name, question);
-    } catch (error) {
-      this.app.say([error.message, error.fix].filter(Boolean).join(": "));
-      return null;
-    }
+  attempt(name, question) {
+    return this.app.attempt(() => this.app.ask(name, question));
   }
 }
 
@@ -239,11 +241,11 @@ function canon(values) {
   return JSON.stringify(pairs.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-const restored = () => localStorage.getItem(KEPT) !== null;
+const restored = () => recall(KEPT) !== null;
 
 function restore() {
   try {
-    const kept = JSON.parse(localStorage.getItem(KEPT)) ?? {};
+    const kept = JSON.parse(recall(KEPT)) ?? {};
     return { values: Object(kept.values) === kept.values ? kept.values : {}, hold: Array.isArray(kept.hold) ? kept.hold : [], pending: kept.pending ?? null };
   } catch {
     return { values: {}, hold: [], pending: null };

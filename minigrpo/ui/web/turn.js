@@ -51,6 +51,11 @@ export class Turn {
     return { run, step, talks, temperature, seed, max_tokens };
   }
 
+  /** A blind turn shows nothing before both are done: base is written first. */
+  held() {
+    return this.hidden() && !this.over();
+  }
+
   over() {
     return ["done", "stopped", "failed"].includes(this.state);
   }
@@ -74,7 +79,7 @@ export class Turn {
     this.node.dataset.state = this.state;
     for (const side of SIDES) {
       const { body, facts } = this.columns[side];
-      text(body, visible(this.sides[side].text));
+      text(body, this.held() ? "" : visible(this.sides[side].text));
       const [word, title] = this.told(side);
       text(facts, word);
       facts.title = title;
@@ -82,6 +87,7 @@ export class Turn {
   }
 
   told(side) {
+    if (this.held()) return [this.state === "writing" ? "writing …" : "", ""];
     const { text: said, n_tok, tok_s, finish } = this.sides[side];
     if (!n_tok) return [this.state === "writing" ? "reading the question" : "", ""];
     const { temperature, seed, step } = this.how;
@@ -118,7 +124,7 @@ export class Turn {
 
   vote() {
     const button = (choice, label) => el("button", { class: "btn", text: label, dataset: { choice }, on: { click: () => this.choose(choice) } });
-    put(this.poll, el("span", { class: "small", text: "Which answer is better?" }), button("a", "A"), button("b", "B"), button("tie", "Neither"));
+    put(this.poll, el("span", { class: "small", text: "Which answer is better?" }), button("a", "A"), button("b", "B"), button("tie", "Tie"));
     this.poll.hidden = false;
   }
 
