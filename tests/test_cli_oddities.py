@@ -69,6 +69,7 @@ def test_resuming_a_finished_run(
     assert "None" not in call("runs", tmp_path).out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -58,7 +58,7 @@ def test_eval_compares(run: Path) -> None:
     assert fits(found, EVALUATION)
     assert (found["n"], found["n_asked"], found["main"], found["task"]) == (4, 4, "strict", "arithmetic(high=6)")
     assert len(found["base"]["interval"]) == 2
-    kept = json.loads(max((run / "eval").iterdir()).read_text())
+    kept = max((json.loads(p.read_text()) for p in (run / "eval").iterdir()), key=lambda k: k["t"])
     assert {k: kept[k] for k in found} == found
     assert (len(kept["answers"]), kept["step"], kept["seed"]) == (4, None, 0)
     whole = call("eval", run, "--json", "--task", "arithmetic(high=5)", "--reward", "number(lenient=True)").json

@@ -11,6 +11,8 @@ from minigrpo.policy import lora
 from minigrpo.rollout.duet import Duet, Facts, Stopped
 from minigrpo.rollout.hf import HfEngine
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = ([5, 6, 7], [8, 9, 10, 11, 12, 13, 14])
 PROBE = list(range(20, 40))
 

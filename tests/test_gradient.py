@@ -105,7 +105,7 @@ def test_gradient_equals_the_textbooks(tiny_folder: Path, path: str, temperature
 
 @pytest.mark.parametrize("name", ["default", "grpo", "dr_grpo"])
 @pytest.mark.parametrize("path", ["auto", "naive"])
-@pytest.mark.parametrize(("wide", "bound"), [(True, 1e-9), (False, 1e-5)])
+@pytest.mark.parametrize(("wide", "bound"), [(True, 1e-9), pytest.param(False, 1e-5, marks=pytest.mark.slow)])
 def test_any_split_gives_the_same_gradient(tiny_folder: Path, name: str, path: str, wide: bool, bound: float) -> None:
     groups, (built, _) = make_groups(), recipe(name)
     policy = doubled(tiny_folder, train_path=path) if wide else tiny_policy(tiny_folder, stir=0.05, train_path=path)

@@ -72,6 +72,7 @@ def test_create_leaves_nothing_behind_on_a_full_disk(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_two_processes_never_share_a_default_name(tmp_path: Path) -> None:
     code = """
 import os, sys, time
@@ -108,6 +109,7 @@ def test_a_second_process_is_told_who_holds_the_run_and_a_kill_frees_it(run: Pat
         pass
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_gets_the_lock(run: Path) -> None:
     code = """
 import sys, time

@@ -40,7 +40,7 @@ def test_the_same_seed_gives_the_same_run(settings: dict[str, Any], tmp_path: Pa
     assert any(m["policy/grad_norm"] > 0 for m in numbers(one))
 
 
-@pytest.mark.parametrize("recipe", ["default", "grpo"])
+@pytest.mark.parametrize("recipe", ["default", pytest.param("grpo", marks=pytest.mark.slow)])
 def test_resumed_equals_never_stopped(settings: dict[str, Any], tmp_path: Path, recipe: str) -> None:
     whole = train(settings, recipe=recipe, out=str(tmp_path / "whole"))
     for step in (1, 3, 4):
@@ -53,6 +53,7 @@ def test_resumed_equals_never_stopped(settings: dict[str, Any], tmp_path: Path, 
         assert [e["step"] for e in said(run) if e["event"] == "Resumed"] == [step]
 
 
+@pytest.mark.slow
 def test_it_learns(settings: dict[str, Any], tmp_path: Path) -> None:
     run = train(settings, steps=40, reward=reward(tmp_path, "first"), max_tokens=1, eval_n=0, group_size=16)
     rewards = [m["reward/mean"] for m in numbers(run)]

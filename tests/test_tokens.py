@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from itertools import product
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,17 @@ def textbook(model_folder: Path, adapter_folder: Path | None, group: Group, ids:
     return logp.gather(-1, torch.tensor(ids)[:, None])[:, 0].numpy(), -(logp.exp() * logp).sum(-1).numpy()
 
 
-@pytest.mark.parametrize("path", ["auto", "naive"])
-@pytest.mark.parametrize("start", ["fresh", "adapter"])
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize(
+    ("path", "start", "temperature"),
+    [
+        ("auto", "adapter", 0.7),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in product(("auto", "naive"), ("fresh", "adapter"), (1.0, 0.7))
+            if case != ("auto", "adapter", 0.7)
+        ),
+    ],
+)
 def test_numbers_are_the_textbooks(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, start: str, temperature: float
 ) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from minigrpo.ui import child, trial
 
+pytestmark = pytest.mark.slow  # starts processes
+
 HEAD = "import os, subprocess, sys, time\nfrom minigrpo.ui import child\n"
 
 

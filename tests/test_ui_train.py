@@ -15,6 +15,8 @@ from minigrpo.ui import consent, train
 from minigrpo.ui.preview import Preview
 from minigrpo.ui.shelf import Shelf
 
+pytestmark = pytest.mark.slow  # starts processes
+
 
 def test_plan_tells_all_without_doing_any(ask: Ask, place: Path) -> None:
     before = sorted(place.rglob("*"))
