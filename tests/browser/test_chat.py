@@ -141,6 +141,7 @@ def test_verdicts_votes_and_export(root: Path, panel: Any, visit: Any) -> None:
 
 
 def test_an_evaluation_from_the_page(root: Path, panel: Any, visit: Any) -> None:
+    shutil.rmtree(root / "blue" / "eval")  # what its training kept
     page = opened(visit, panel.url, "blue", "compare")
     assert "No evaluation yet" in page.inner_text(".empty:visible")
     page.select_option("select[name=n]", "16")
@@ -167,7 +168,8 @@ def test_results_are_shown_with_their_doubt(root: Path, panel: Any, visit: Any) 
     side = {"strict": 0.5, "lenient": None, "cut": 0.0, "mean_tokens": 3.0, "interval": [0.28, 0.72]}
     sides = {"base": side, "adapter": side | {"strict": 0.6875, "interval": [0.44, 0.86]}}
     result = {"task": POISON, "n": 16, "main": "strict", **sides, "paired_p": 0.45, "t": 1.8e9, "answers": answers}
-    (run / "eval").mkdir(exist_ok=True)
+    shutil.rmtree(run / "eval")
+    (run / "eval").mkdir()
     (run / "eval" / "one.json").write_text(json.dumps(result))
     (run / "eval" / "two.json").write_text(json.dumps(result | {"n": None}))
     page = opened(visit, panel.url, "judged", "compare")
