@@ -17,14 +17,14 @@ TORCH_INDEX ?= $(shell [ `uname -s` = Linux ] && ! command -v nvidia-smi >/dev/n
 demo: .venv/.core  ## a real 135M model learns in a few minutes: make demo ARGS="--steps 8"
 	$(BIN)/minigrpo demo $(ARGS)
 
-test: lint  ## all that CI runs
-	$(BIN)/pytest
+test: lint browser  ## all that CI runs
+	$(BIN)/pytest -m "not browser"
 
 check: lint  ## the same without the slow tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "$(FAST)"
 
 browser: .venv/.dev  ## the panel in a browser; without one they are skipped (Debian: apt-get install chromium)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser -rs $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m browser -rs $(ARGS)
 
 shots: .venv/.dev  ## pictures of every tab, light and dark, wide and narrow, into shots/
 	$(BIN)/python tests/browser/shots.py $(ARGS)

@@ -254,15 +254,3 @@ def test_no_sideways_scroll_on_a_phone(panel: Panel, name: str, recorded: Any, v
         assert page.evaluate("document.documentElement.scrollWidth") == width
         small = page.evaluate(SMALL, tab)
         assert not small
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious(panel: Panel, name: str, recorded: Any, visit: Visits, theme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    recorded("--steps", "12")
-    recorded("--steps", "12", "--seed", "1", suffix="-b")
-    for tab in ("curves", "runs"):
-        page = view(visit, panel, tab, f"&run={name}&with={name}-b", color_scheme=theme)
-        page.wait_for_timeout(200)
-        found = [v for v in axe.run(page).response["violations"] if v["impact"] in ("serious", "critical")]
-        assert not found, json.dumps([(v["id"], [n["html"][:200] for n in v["nodes"][:3]]) for v in found], indent=1)
