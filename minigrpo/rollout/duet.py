@@ -1,5 +1,6 @@
 """Base and adapter side by side, token by token: two rows of one batch, so that neither side can be the other."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from torch import Tensor
 from minigrpo.policy.policy import Policy
 from minigrpo.rollout.hf import Pick, complete
 
+log = logging.getLogger("minigrpo.duet")
 SIDES = ("base", "adapter")
 NAMES = ["__base__", "default"]  # of the rows, as peft knows them; the first means: no adapter
 CHUNK = 512  # tokens of a prompt that are read at once: a stop waits for one layer's share of them
@@ -59,7 +61,8 @@ class Duet:
         changes = not torch.equal(base[0], adapter[0])
         try:
             first, second = self._logits(ids, [0, 1])
-        except (ValueError, TypeError, NotImplementedError, RuntimeError):  # peft: DoRA, and layers it cannot mix
+        except (ValueError, TypeError, NotImplementedError) as error:  # peft: DoRA, and layers it cannot mix
+            log.info("base and adapter answer one after the other: %s", error)
             return Facts(changes, False)
         own = _apart(first, base[0]) + _apart(second, adapter[1])
         crossed = _apart(first, adapter[0]) + _apart(second, base[1])

@@ -6,7 +6,7 @@ from pathlib import Path
 from minigrpo import runfolder
 from minigrpo.errors import UserError
 from minigrpo.ui.process import Key
-from minigrpo.ui.shelf import Shelf, kind
+from minigrpo.ui.shelf import kind
 
 
 def steps(run: Path) -> list[int]:
@@ -44,8 +44,3 @@ def final(run: Path) -> bool:
     """Whether the run has its final adapter."""
     folder = run / "adapter" if kind(run) == "run" else run
     return (folder / "adapter_config.json").is_file()
-
-
-def training(shelf: Shelf) -> list[str]:
-    """The runs that are being trained: another model beside them takes memory and time."""
-    return shelf.live()

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from minigrpo import spec
 from minigrpo.errors import UserError
-from minigrpo.runfolder import read_config as read_config  # talk asks for it here
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from minigrpo.ui import adapters, trial
 from minigrpo.ui.ask import Answer, Handler, Query, handler
 from minigrpo.ui.control import append_note
 from minigrpo.ui.questions import collected
-from minigrpo.ui.rules import read_config
 from minigrpo.ui.shelf import Shelf
 from minigrpo.ui.stage import Stage
 
@@ -95,7 +94,7 @@ def _chat(shelf: Shelf, stage: Stage) -> Sequence[Handler]:
     def chat_open(q: Open) -> Answer:
         """Has the adapter loaded; how far it is."""
         run = shelf.find(q.run)
-        saved, final, training = adapters.steps(run), adapters.final(run), adapters.training(shelf)
+        saved, final, training = adapters.steps(run), adapters.final(run), shelf.live()
         facts = {"steps": saved, "final": final, "training": training}
         key = adapters.key(q.run, run, q.step)
         if not saved and not final:
@@ -143,7 +142,7 @@ def _judging(shelf: Shelf) -> Sequence[Handler]:
     @handler
     def verdict(q: Judged) -> Answer:
         """What the run's rewards say of a text."""
-        specs = read_config(shelf.find(q.run)).get("reward")
+        specs = runfolder.read_config(shelf.find(q.run)).get("reward")
         texts = [s for s in (specs if isinstance(specs, list) else [specs]) if isinstance(s, str)]
         if not texts:
             raise UserError("the run does not say which rewards it has", "only runs of minigrpo do, in config.yaml")

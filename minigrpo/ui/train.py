@@ -99,7 +99,7 @@ class Desk:
         seen = self._look(asked, q.hold)
         return {
             "errors": [*asked.errors, *self._taken(asked), *seen.pop("errors")],
-            "notes": outlook.notes(asked.config, seen, known.get("device"), self._live()),
+            "notes": outlook.notes(asked.config, seen, known.get("device"), self._shelf.live()),
             "command": asked.command(self._shelf.root / asked.name if asked.name else None),
             "yaml": asked.file,
             "preview": seen,
@@ -218,10 +218,6 @@ class Desk:
             if name not in self._launches and not os.path.lexists(self._shelf.root / name):
                 return name
         raise UserError("a thousand runs were started this second", "wait a second")
-
-    def _live(self) -> list[str]:
-        runs = self._shelf.runs().items()
-        return [name for name, path in runs if kind(path) == "run" and runfolder.state(path) in LIVE]
 
     def _give_up(self, name: str, began: launch.Launch, log: list[str]) -> Answer:
         """Keeps the words of a training that ended before its first step, and puts its log away."""
